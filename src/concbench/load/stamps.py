@@ -1,0 +1,102 @@
+"""Kernel receive stamps: switched on per socket, kept alive host-wide, decoded after the round."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from array import array
+
+from concbench.domain import StampKind
+from concbench.load.log import STAMP_BYTES
+
+SO_TIMESTAMPNS = 35
+"""Linux's number; CPython has no name for it. Control message type and option are the same."""
+
+ANCILLARY_BYTES = 64
+_TIMESPEC = struct.Struct("=qq")
+_TCP_INFO_BYTES = 192
+_MIN_RTT_AT = 148  # struct tcp_info, tcpi_min_rtt: u32, microseconds
+
+
+def enable(sock: socket.socket) -> bool:
+    """Ask for receive stamps on this socket; return whether the platform takes the option."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    except OSError:
+        return False
+    return True
+
+
+def keeper() -> socket.socket:
+    """Return a stamped socket to hold open while measuring.
+
+    The kernel stamps packets only while some socket wants it and switches that on lazily: without
+    a socket that always wants it, the first reads of a round may come unstamped.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    enable(sock)
+    return sock
+
+
+def available() -> StampKind:
+    """Return `kernel` when a byte sent over loopback comes back stamped, else `user`."""
+    if not sys.platform.startswith("linux"):
+        return "user"
+    try:
+        with keeper(), socket.create_server(("127.0.0.1", 0)) as listener:
+            with socket.create_connection(listener.getsockname(), timeout=2) as sender:
+                receiver, _ = listener.accept()
+                with receiver:
+                    receiver.settimeout(2)
+                    if not enable(receiver):
+                        return "user"
+                    # The first packet may be in flight before stamping is on: two are sent.
+                    for _ in range(2):
+                        sender.sendall(b"x")
+                        _, ancillary, _, _ = receiver.recvmsg(1, ANCILLARY_BYTES)
+                    return "kernel" if ancillary else "user"
+    except OSError:
+        return "user"
+
+
+def min_rtt_ns(sock: socket.socket) -> int | None:
+    """Return the smallest round trip that the kernel has seen on this connection, or None."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except (OSError, AttributeError):
+        return None
+    if len(info) < _MIN_RTT_AT + 4:
+        return None
+    micros = int.from_bytes(info[_MIN_RTT_AT : _MIN_RTT_AT + 4], sys.byteorder)
+    return micros * 1000 if 0 < micros < 0xFFFFFFFF else None
+
+
+def to_monotonic(kernel: bytes | bytearray, offsets: list[tuple[int, int]]) -> array[int]:
+    """Decode raw stamps to monotonic nanoseconds, 0 where there was none.
+
+    `offsets` are samples `(monotonic_ns, realtime − monotonic in ns)`, at least one, in order;
+    between two of them the offset is interpolated, outside it is held.
+    """
+    stamps = array("q")
+    at = 0
+    for start in range(0, len(kernel), STAMP_BYTES):
+        seconds, nanos = _TIMESPEC.unpack_from(kernel, start)
+        if not seconds:
+            stamps.append(0)
+            continue
+        real_ns = seconds * 1_000_000_000 + nanos
+        while at + 1 < len(offsets) and real_ns - offsets[at + 1][1] >= offsets[at + 1][0]:
+            at += 1
+        stamps.append(real_ns - _offset_at(real_ns - offsets[at][1], at, offsets))
+    return stamps
+
+
+def _offset_at(mono_ns: int, at: int, offsets: list[tuple[int, int]]) -> int:
+    when, offset = offsets[at]
+    if at + 1 >= len(offsets) or mono_ns <= when:
+        return offset
+    later, later_offset = offsets[at + 1]
+    # Stamps come in order of reading, which is nearly but not strictly the order of time; a small
+    # step back stays within the last segment and errs by less than the offset's own drift.
+    return offset + (later_offset - offset) * (mono_ns - when) // max(1, later - when)

@@ -1,0 +1,1 @@
+"""One cell, and a campaign of cells: warm-up, load, records."""

@@ -1,0 +1,1 @@
+"""View models, and the terminal, HTML, Markdown and CSV made from them."""

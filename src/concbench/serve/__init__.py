@@ -1,0 +1,1 @@
+"""Lanes: start, attach, wait until a real token comes, describe, stop."""

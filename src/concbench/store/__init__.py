@@ -1,0 +1,1 @@
+"""The study on disk: append-only, nothing is ever overwritten."""

@@ -1,0 +1,174 @@
+"""One self-contained page: no network, no external file, nothing that a hostile name could run.
+
+Everything is escaped by the template engine; the figures' data lies in a JSON block that no parser
+executes; and the page's own policy lets only the two scripts run whose hashes it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import importlib.util
+import os
+import re
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from concbench.errors import MissingExtra, OutputUnusable
+from concbench.report import numbers
+from concbench.report.build import build_view
+from concbench.report.definitions import DEFINITIONS, hover_text
+from concbench.report.figures import figures_of
+from concbench.report.header import PANEL_HEADINGS
+from concbench.report.view import ReportView, Table
+from concbench.result import Result
+
+FIGURE_SPACE = "\u2007"
+POINT_SPACE = "\u2008"
+_TEMPLATES = resources.files("concbench.report") / "templates"
+_ENDS_SCRIPT = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
+
+
+def write_html(result: Result, path: Path) -> None:
+    """Write the page. It appears whole or not at all.
+
+    Raises OutputUnusable where the file cannot be written, MissingExtra without plotly's script.
+    """
+    text = to_html(result)
+    staged = path.with_name(f".{path.name}.tmp")
+    try:
+        staged.write_text(text, encoding="utf-8", newline="\n")
+        staged.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            staged.unlink(missing_ok=True)
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OutputUnusable(f"cannot write {path}: {reason}; name another file") from error
+
+
+def to_html(result: Result) -> str:
+    """Return the page as text."""
+    view = build_view(result)
+    figures = figures_of(view.series)
+    plotly = _ENDS_SCRIPT.sub(r"\\x3C", plotly_script()) if figures else ""
+    own = _read("report.js")
+    scripts = [script for script in (plotly, own) if script]
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            view=view,
+            sentence=view.sentence.replace("N = ", "N\u00a0=\u00a0"),
+            figures=figures,
+            figures_json={
+                figure.key: {"data": figure.data, "layout": figure.layout, "csv": figure.csv}
+                for figure in figures
+            },
+            tables=[_display(one.table) for one in view.series],
+            definitions=DEFINITIONS,
+            panel_headings=PANEL_HEADINGS,
+            facts=_lanes(view),
+            css=_read("report.css"),
+            plotly=plotly,
+            own_script=own,
+            policy=_policy(scripts),
+        )
+    )
+
+
+def _environment() -> jinja2.Environment:
+    """Return the template engine: everything escaped, unknown names are errors."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("concbench.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["hover"] = hover_text
+    return environment
+
+
+def _policy(scripts: list[str]) -> str:
+    """Return the content security policy: nothing but inline styles and these scripts."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _read(name: str) -> str:
+    """Return a file that comes with the package."""
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def plotly_script() -> str:
+    """Return plotly.min.js from the plotly package, which is not imported for it.
+
+    Raises MissingExtra where the package or the file is missing.
+    """
+    found = importlib.util.find_spec("plotly")
+    places = list(found.submodule_search_locations or ()) if found else []
+    for place in places:
+        script = Path(place) / "package_data" / "plotly.min.js"
+        if script.is_file():
+            return script.read_text(encoding="utf-8").strip()
+    raise MissingExtra("the page needs plotly's script: pip install plotly")
+
+
+def _display(table: Table) -> dict[str, Any]:
+    """Return the table's texts by row, padded so that decimal points stand in one column."""
+    columns: list[list[dict[str, str]]] = []
+    for index in range(len(table.columns)):
+        cells = [row.cells[index] for row in table.rows]
+        padded = numbers.aligned(
+            [cell.text for cell in cells], point=POINT_SPACE, digit=FIGURE_SPACE
+        )
+        columns.append([
+            {
+                "text": cell.text,
+                "pad": text[len(cell.text) :],
+                "spread": cell.spread,
+                "mark": table.mark(cell),
+                "note": cell.note or "",
+            }
+            for cell, text in zip(cells, padded, strict=True)
+        ])  # fmt: skip
+    rows = [
+        {"row": row, "cells": [column[index] for column in columns]}
+        for index, row in enumerate(table.rows)
+    ]
+    return {
+        "groups": _groups(table),
+        "columns": table.columns,
+        "rows": rows,
+        "doubted": any(row.doubts for row in table.rows),
+    }
+
+
+def _groups(table: Table) -> list[dict[str, Any]]:
+    """Return the first header line: each group with the number of columns that it spans."""
+    groups: list[dict[str, Any]] = []
+    for column in table.columns:
+        if groups and groups[-1]["name"] == column.group:
+            groups[-1]["span"] += 1
+        else:
+            groups.append({"name": column.group, "span": 1, "definition": column.definition})
+    return groups
+
+
+def _lanes(view: ReportView) -> list[dict[str, Any]]:
+    """Return the facts of each lane once, though it may have several series."""
+    lanes = {series.lane: series.facts for series in view.series if series.facts}
+    return [
+        {"lane": lane, "facts": [asdict(fact) for fact in facts]} for lane, facts in lanes.items()
+    ]

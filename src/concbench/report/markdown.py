@@ -1,0 +1,103 @@
+"""The report as GitHub-flavoured Markdown: the terminal's view, fit for a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from concbench.report.build import build_view
+from concbench.report.view import DoubtView, ReportView, SeriesView, Table
+from concbench.result import Result
+
+SEPARATOR = " · "
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&@$])")
+_BARE_LINK = re.compile(r"(?i)\b(https?|ftp|www|mailto)([:.])")
+
+
+def to_markdown(result: Result) -> str:
+    """Return the report as Markdown text with a final newline."""
+    view = build_view(result)
+    blocks: list[str] = [*_top(view)]
+    for series in view.series:
+        blocks += _series(series)
+    if view.verdicts:
+        blocks.append(_bullets(escaped(sentence) for sentence in view.verdicts))
+    if view.doubts:
+        blocks += ["### Doubts", _bullets(_doubt(doubt) for doubt in view.doubts)]
+    if view.reproduce:
+        blocks += ["### To measure the same again", _code(view.reproduce)]
+    blocks.append(_foot(view))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Return text in which Markdown and HTML see nothing but text, and no address links itself."""
+    return _BARE_LINK.sub("\\1\u200b\\2", _SPECIAL.sub(r"\\\1", text))
+
+
+def _top(view: ReportView) -> list[str]:
+    """Return corrections and an interruption, then the answer in one sentence."""
+    names = {"correction": "CORRECTION", "interrupted": "INTERRUPTED"}
+    said = [f"> **{names[banner.kind]}** {escaped(banner.text)}" for banner in view.banners]
+    return ["\n>\n".join(said), f"**{escaped(view.sentence)}**"]
+
+
+def _series(series: SeriesView) -> list[str]:
+    """Return one series: title, header lines, table, footnotes, finding."""
+    notes = [f"{escaped(mark)} {escaped(text)}".strip() for mark, text in series.table.footnotes]
+    return [
+        f"### {escaped(SEPARATOR.join(series.title))}" if series.title else "",
+        escaped(SEPARATOR.join(series.engine)),
+        f"*instrument* {escaped(SEPARATOR.join(series.instrument))}" if series.instrument else "",
+        _table(series.table),
+        "  \n".join(notes),
+        escaped(series.finding) if series.title else "",
+    ]
+
+
+def _table(table: Table) -> str:
+    """Return the table; a fatal row's level is marked with a cross."""
+    header = [table.level_heading, *(column.heading for column in table.columns)]
+    body = [
+        [
+            f"{'✗ ' if row.fatal else ''}{row.label}",
+            *(f"{cell.text}{table.mark(cell)} {cell.spread}".rstrip() for cell in row.cells),
+        ]
+        for row in table.rows
+    ]
+    lines = [_line(header), "|" + "|".join(" ---: " for _ in header) + "|"]
+    return "\n".join([*lines, *(_line(row) for row in body)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    """Return one line of a table."""
+    return "| " + " | ".join(escaped(cell) for cell in cells) + " |"
+
+
+def _doubt(doubt: DoubtView) -> str:
+    """Return one doubt with its messages and the advice behind it."""
+    name = f"**{doubt.severity}** `{doubt.code.replace('`', '')}`"
+    said = "; ".join(
+        escaped(message) + (f" ({escaped(where)})" if where else "")
+        for message, where in doubt.messages
+    )
+    return f"{name} {said}. {escaped(doubt.effect)} {escaped(doubt.action)}"
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    """Return a list."""
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _code(lines: Sequence[str]) -> str:
+    """Return a code block whose fence is longer than any run of backticks inside."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}console", *lines, fence])
+
+
+def _foot(view: ReportView) -> str:
+    """Return where the study lies, when it began, and with what it was measured."""
+    parts = [f"study {view.study}"] if view.study else []
+    parts += [f"began {view.began_utc}", f"concbench {view.tool_version}"]
+    return escaped(SEPARATOR.join(parts))

@@ -1,0 +1,86 @@
+"""The command lines that measure the same again, made from what the result says of itself."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from concbench.report.inert import inert, without_credentials
+from concbench.result import CellResult, Result, WorkloadResult
+
+COMMAND_LIMIT = 4_000
+_OWN_NAME = "concbench"
+
+
+def command_lines(result: Result) -> tuple[str, ...]:
+    """Return one line a target and arrival mode; a plan's cells become single commands."""
+    if result.command == "try":
+        return (f"{_OWN_NAME} try",)
+    if result.workload is None or not result.cells:
+        return ()
+    groups: dict[tuple[str, int], list[CellResult]] = {}
+    for cell in result.cells:
+        groups.setdefault((cell.lane, cell.context_tok), []).append(cell)
+    lines: list[str] = []
+    for (lane, context_tok), cells in groups.items():
+        prompt_tok = result.workload.prompt_tokens if len(groups) == 1 else context_tok
+        for head in _heads(cells, result.workload):
+            words = [_OWN_NAME, head[0], _target(result, lane), *head[1:]]
+            words += _options(result, lane, cells, prompt_tok)
+            lines.append(inert(shlex.join(words), COMMAND_LIMIT))
+    return tuple(dict.fromkeys(lines))
+
+
+def _target(result: Result, lane: str) -> str:
+    """Return what stands for the lane on a command line: its address, or `embedded`."""
+    facts = result.targets.get(lane)
+    if facts is None or lane == "embedded":
+        return lane
+    return without_credentials(facts.base_url)
+
+
+def _heads(cells: Sequence[CellResult], workload: WorkloadResult) -> list[list[str]]:
+    """Return command and level options for each run that the cells need."""
+    if workload.arrival == "burst":
+        levels = sorted({cell.concurrency for cell in cells})
+        return [["burst", "--levels", ",".join(map(str, levels))]]
+    if workload.arrival == "closed":
+        return [["sustain", "-c", str(level)] for level in sorted({c.concurrency for c in cells})]
+    if workload.arrival == "trace":
+        return [["rate", "--trace", "FILE"]]
+    rates = sorted({cell.rate_rps for cell in cells if cell.rate_rps is not None})
+    poisson = ["--poisson"] if workload.arrival == "poisson" else []
+    return [["rate", "--rps", f"{rate:g}", *poisson] for rate in rates]
+
+
+def _options(result: Result, lane: str, cells: Sequence[CellResult], prompt_tok: int) -> list[str]:
+    """Return the options that fix the workload."""
+    workload = result.workload
+    if workload is None:
+        return []
+    facts = result.targets.get(lane)
+    model = ["--model", facts.model] if facts and facts.model and lane != "embedded" else []
+    words = [
+        *model,
+        *("--prompt-tokens", str(prompt_tok)),
+        *("--output-tokens", str(workload.output_tokens)),
+        *("--content", workload.content),
+        *("--seed", str(workload.seed)),
+        *("--temperature", f"{workload.temperature:g}"),
+        *("--endpoint", workload.endpoint),
+        *("--rounds", str(max(cell.rounds for cell in cells))),
+    ]
+    if not workload.stream:
+        words.append("--no-stream")
+    if not workload.distinct_prompts:
+        words.append("--same-prompt")
+    if workload.extra_body:
+        words += ["--extra-body", _compact(workload.extra_body)]
+    return words
+
+
+def _compact(value: object) -> str:
+    """Return JSON in one line."""
+    return msgspec.json.encode(value).decode()

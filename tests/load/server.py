@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 Answer = Callable[[socket.socket, bytes, int], None]
 
@@ -76,9 +76,7 @@ def serving(answer: Answer) -> Iterator[tuple[str, int]]:
         listener.close()
         acceptor.join(5)
         for sock in connections:
-            try:
+            with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
         for thread in threads:
             thread.join(5)

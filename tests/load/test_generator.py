@@ -66,9 +66,7 @@ def test_kernel_stamps_lie_between_sending_and_reading() -> None:
     assert len(stamped) == len(raw.log)
     sent = {r.number: r.sent_ns or 0 for r in raw.requests}
     slack_ns = 2_000_000  # the two clocks are compared by a bracketed offset
-    for number, kernel_ns, user_ns in zip(
-        raw.log.request, stamped, raw.log.user_ns, strict=True
-    ):
+    for number, kernel_ns, user_ns in zip(raw.log.request, stamped, raw.log.user_ns, strict=True):
         assert kernel_ns > 0
         assert sent[number] - slack_ns <= kernel_ns <= user_ns + slack_ns
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ def sized(body: bytes) -> bytes:
 
 def split_at(data: bytes, cuts: list[int]) -> list[bytes]:
     edges = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 def follow(pieces: list[bytes], *, collect: bool = True) -> tuple[ResponseFramer, bytes]:
@@ -110,7 +111,9 @@ def test_what_is_broken_is_named(bad: bytes, error: str) -> None:
 
 
 def test_interim_responses_are_passed_over() -> None:
-    data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + sized(b"ok")
+    data = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + sized(
+        b"ok"
+    )
     for pieces in ([data], [data[i : i + 1] for i in range(len(data))]):
         framer, body = follow(pieces)
         assert (framer.status, framer.interim, body) == (200, 2, b"ok")

@@ -77,7 +77,9 @@ def resolve(hostname: str, port: int, tls: ssl.SSLContext | None) -> Peer:
     try:
         found = socket.getaddrinfo(hostname, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise Unreachable(f"no such host: {hostname} (check the name, or use its address)") from None
+        raise Unreachable(
+            f"no such host: {hostname} (check the name, or use its address)"
+        ) from None
     for family, _, _, _, address in found:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.settimeout(5)
@@ -144,7 +146,7 @@ class Generator:
         self.log = ReadLog()
         self.requests: list[RawRequest] = []
         self.start_ns = 0
-        self.stamp = plan.stamp
+        self.stamp: StampKind = plan.stamp
         self.spill_bytes = plan.spill_bytes
         self.min_rtt_ns: int | None = None
         self.buffer = bytearray(RECEIVE_BYTES)
@@ -161,26 +163,27 @@ class Generator:
 
     async def run(self) -> RawRound:
         """Connect all, start the clock, run every script to its end."""
-        with stamps.keeper():
-            await self._connect_all()
-            self._watch_signals()
-            began_utc, cpu_before = utc_stamp(), cpu_ns()
-            self._sample_offset()
-            self.start_ns = now_ns()
-            self._next_tick_ns = self.start_ns + int(TICK_S * 1e9)
-            tick = self.loop.call_later(TICK_S, self._tick)
-            try:
-                for stream in self._streams:
-                    stream.advance(None)
-                if self._streams:
-                    await self._finished
-            finally:
-                tick.cancel()
-                end_ns = now_ns()
-                self._finished.cancel()
-                for stream in self._streams:
-                    stream.close()
-            self._sample_offset()
+        if self.stamp == "kernel":
+            stamps.hold()
+        await self._connect_all()
+        self._watch_signals()
+        began_utc, cpu_before = utc_stamp(), cpu_ns()
+        self._sample_offset()
+        self.start_ns = now_ns()
+        self._next_tick_ns = self.start_ns + int(TICK_S * 1e9)
+        tick = self.loop.call_later(TICK_S, self._tick)
+        try:
+            for stream in self._streams:
+                stream.advance(None)
+            if self._streams:
+                await self._finished
+        finally:
+            tick.cancel()
+            end_ns = now_ns()
+            self._finished.cancel()
+            for stream in self._streams:
+                stream.close()
+        self._sample_offset()
         return RawRound(
             stamp=self._plan.stamp,
             began_utc=began_utc,

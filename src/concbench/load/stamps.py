@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import socket
 import struct
 import sys
 from array import array
 
+from concbench.clock import sleep_s
 from concbench.domain import StampKind
 from concbench.load.log import STAMP_BYTES
 
@@ -28,36 +31,43 @@ def enable(sock: socket.socket) -> bool:
     return True
 
 
-def keeper() -> socket.socket:
-    """Return a stamped socket to hold open while measuring.
+@functools.cache
+def hold() -> socket.socket:
+    """Keep one stamped socket open for the life of the process.
 
-    The kernel stamps packets only while some socket wants it and switches that on lazily: without
-    a socket that always wants it, the first reads of a round may come unstamped.
+    The kernel stamps packets only while some socket wants it, and switches that on lazily, some
+    milliseconds after the first asks: without a socket that always wants it, the first reads of
+    a round come unstamped.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    atexit.register(sock.close)
     enable(sock)
     return sock
 
 
-def available() -> StampKind:
-    """Return `kernel` when a byte sent over loopback comes back stamped, else `user`."""
+@functools.cache
+def available(tries: int = 40, pause_s: float = 0.005) -> StampKind:
+    """Return `kernel` when bytes sent over loopback come back stamped within some tries."""
     if not sys.platform.startswith("linux"):
         return "user"
+    hold()
     try:
-        with keeper(), socket.create_server(("127.0.0.1", 0)) as listener:
-            with socket.create_connection(listener.getsockname(), timeout=2) as sender:
-                receiver, _ = listener.accept()
-                with receiver:
-                    receiver.settimeout(2)
-                    if not enable(receiver):
-                        return "user"
-                    # The first packet may be in flight before stamping is on: two are sent.
-                    for _ in range(2):
-                        sender.sendall(b"x")
-                        _, ancillary, _, _ = receiver.recvmsg(1, ANCILLARY_BYTES)
-                    return "kernel" if ancillary else "user"
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listener,
+            socket.create_connection(listener.getsockname(), timeout=2) as sender,
+        ):
+            receiver, _ = listener.accept()
+            with receiver:
+                receiver.settimeout(2)
+                enable(receiver)
+                for _ in range(tries):
+                    sender.sendall(b"x")
+                    if receiver.recvmsg(1, ANCILLARY_BYTES)[1]:
+                        return "kernel"
+                    sleep_s(pause_s)
     except OSError:
-        return "user"
+        pass
+    return "user"
 
 
 def min_rtt_ns(sock: socket.socket) -> int | None:

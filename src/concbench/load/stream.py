@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from concbench.clock import now_ns
+from concbench.domain import StampKind
 from concbench.load import stamps
 from concbench.load.log import NO_STAMP, STAMP_BYTES, ReadLog
 from concbench.load.script import Done, Outgoing, Script, Send
@@ -52,7 +53,7 @@ class Host(Protocol):
     log: ReadLog
     requests: list[RawRequest]
     start_ns: int
-    stamp: str
+    stamp: StampKind
     spill_bytes: int
     min_rtt_ns: int | None
     buffer: bytearray

@@ -182,17 +182,9 @@ class ResponseFramer:
     def _feed_chunked(
         self, data: bytes | bytearray, pos: int, size: int, body: bytearray | None
     ) -> None:
-        while pos < size:
-            need = self._need
-            if need:  # chunk data and the CRLF behind it
-                take = min(need, size - pos)
-                if body is not None and need > 2:
-                    body += data[pos : pos + min(take, need - 2)]
-                if not self._chunk_end_is_sound(data, pos, need, take):
-                    self._break("bad_chunk")
-                    return
-                self._need = need - take
-                pos += take
+        while pos < size and self._state == _CHUNKED:
+            if self._need:
+                pos = self._chunk_data(data, pos, size, body)
                 continue
             end = data.find(b"\n", pos, size)
             if end < 0:
@@ -203,20 +195,36 @@ class ResponseFramer:
             line = bytes(self._line) + bytes(data[pos:end])
             self._line.clear()
             pos = end + 1
-            if self._trailers:
-                if line in (b"", b"\r"):
-                    self._finish()
-                    self.excess += size - pos
-                    return
-                continue
-            length = _chunk_size(line)
-            if length < 0:
-                self._break("bad_chunk")
-                return
-            if length:
-                self._need = length + 2
-            else:
-                self._trailers = True
+            self._chunk_line(line)
+        if self._state == _DONE:
+            self.excess += size - pos
+
+    def _chunk_line(self, line: bytes) -> None:
+        """Take a size line, or a trailer line after the last chunk."""
+        if self._trailers:
+            if line in (b"", b"\r"):
+                self._finish()
+            return
+        length = _chunk_size(line)
+        if length < 0:
+            self._break("bad_chunk")
+        elif length:
+            self._need = length + 2  # the data and the CRLF behind it
+        else:
+            self._trailers = True
+
+    def _chunk_data(
+        self, data: bytes | bytearray, pos: int, size: int, body: bytearray | None
+    ) -> int:
+        """Take chunk data and the CRLF behind it; return the position after what was taken."""
+        need = self._need
+        take = min(need, size - pos)
+        if body is not None and need > 2:
+            body += data[pos : pos + min(take, need - 2)]
+        if not self._chunk_end_is_sound(data, pos, need, take):
+            self._break("bad_chunk")
+        self._need = need - take
+        return pos + take
 
     @staticmethod
     def _chunk_end_is_sound(data: bytes | bytearray, pos: int, need: int, take: int) -> bool:

@@ -1,0 +1,211 @@
+"""Doubts about requests that did not go well: failed, cut, empty, refused, stalled."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from concbench.analyse.evidence import Evidence
+from concbench.analyse.severity import doubt
+from concbench.analyse.streams import Stream, icl_ns
+from concbench.domain import Doubt, RequestRecord, Round
+from concbench.result import CellResult
+
+STALL_NS = 10_000_000_000
+STALL_GAPS = 10
+MIN_STALL_NS = 1_000_000_000
+
+_CONTEXT = re.compile(r"context|max_model_len|maximum.{0,20}(length|tokens)|too (long|many tokens)")
+
+
+def failed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Requests that failed for whatever cause."""
+    counts = result.requests
+    if not counts.failed:
+        return
+    share = counts.failed / counts.sent
+    detail = next((r.error_detail for r in seen.failed if r.error_detail), None)
+    kinds = ", ".join(f"{kind} × {count}" for kind, count in counts.errors.items())
+    yield doubt(
+        "requests_failed",
+        result.cell,
+        f"{counts.failed} of {counts.sent} requests failed ({kinds}): they are out of every "
+        "latency, and what they did not ask of the server flatters the rest. Find the cause, "
+        "starting with the error's text, and measure again.",
+        {"failed": counts.failed, "sent": counts.sent, "errors": counts.errors, "detail": detail},
+        share,
+    )
+
+
+def in_stream(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Errors that came inside a stream that had begun with 200."""
+    yield from _of_kind(
+        seen,
+        result,
+        "errors_in_stream",
+        lambda r: "stream" in (r.error or "") and "error" in (r.error or ""),
+        "carried an error after a 200: counted as failed, since their short latency and partial "
+        "answer would flatter the result. Read the error's text and the engine's log.",
+    )
+
+
+def truncated(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Streams that ended without a finish."""
+    cut = [r for r in seen.failed if (r.error or "").startswith("truncated")]
+    lasted = sorted(
+        (r.end_ns - r.sent_ns) / 1e9 for r in cut if r.end_ns is not None and r.sent_ns is not None
+    )
+    alike = len(lasted) >= 2 and lasted[-1] - lasted[0] <= 0.02 * lasted[-1]
+    hint = f" All were cut after {lasted[0]:.0f} s: suspect a proxy's time-out." if alike else ""
+    yield from _of_kind(
+        seen,
+        result,
+        "truncated_streams",
+        lambda r: (r.error or "").startswith("truncated"),
+        "ended without a finish: counted as failed, their tokens are in no latency. Look for a "
+        f"proxy's or gateway's time-out, or a crash in the engine's log.{hint}",
+    )
+
+
+def empty(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Answers without any token."""
+    yield from _of_kind(
+        seen,
+        result,
+        "empty_responses",
+        lambda r: "empty" in (r.error or "") or (r.outcome == "ok" and not r.output_tok),
+        "were answered without a single token: nothing was generated, so no rate can rest on "
+        "them. Check the prompt's length against the context, and the stop conditions.",
+    )
+
+
+def capped(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Requests that a limit in front of the engine refused with 429."""
+    refused = sum(r.http_status == 429 or r.error == "http_429" for r in seen.records)
+    if not refused:
+        return
+    yield doubt(
+        "concurrency_capped",
+        result.cell,
+        f"{refused} of {result.requests.sent} requests were refused with 429: a limit in front of "
+        f"the engine kept the concurrency below {result.concurrency}, so this is not N = "
+        f"{result.concurrency}. Raise the proxy's or engine's limit of requests in flight.",
+        {"refused": refused, "sent": result.requests.sent},
+    )
+
+
+def context_rejected(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Requests that the server refused for their length."""
+    refused = [r for r in seen.failed if is_context_error(r)]
+    if not refused and result.outcome != "context_rejected":
+        return
+    detail = next((r.error_detail for r in refused if r.error_detail), result.outcome_detail)
+    yield doubt(
+        "context_rejected",
+        result.cell,
+        f"the server refused {len(refused)} of {result.requests.sent} requests as too long: the "
+        "cell lies outside its context. Shorten prompt or answer, or start it with more context "
+        "a slot.",
+        {"refused": len(refused), "sent": result.requests.sent, "detail": detail},
+    )
+
+
+def stalled(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """The whole server fell silent while answers were under way."""
+    worst = max(
+        (_silence_ns(r, s) for r, s in zip(seen.rounds, seen.streams, strict=True)), default=0
+    )
+    hung = result.outcome == "hung"
+    if not worst and not hung:
+        return
+    yield doubt(
+        "stalled",
+        result.cell,
+        f"no token came from any stream for {worst / 1e9:.1f} s while answers were under way: "
+        "every time in this cell holds that pause. Look at the engine's log and at the host, "
+        "then measure again.",
+        {"silent_s": worst / 1e9, "outcome": result.outcome},
+    )
+
+
+CHECKS = (failed, in_stream, truncated, empty, capped, context_rejected, stalled)
+
+
+def is_context_error(record: RequestRecord) -> bool:
+    """Whether a failed request was refused because prompt and answer exceed the context."""
+    if "context" in (record.error or ""):
+        return True
+    refused = record.http_status in (400, 413, 422) or record.error in ("http_400", "http_413")
+    return refused and _CONTEXT.search((record.error_detail or "").lower()) is not None
+
+
+def _of_kind(
+    seen: Evidence,
+    result: CellResult,
+    code: str,
+    chosen: Callable[[RequestRecord], bool],
+    effect: str,
+) -> Iterator[Doubt]:
+    found = [record for record in seen.records if chosen(record)]
+    if not found:
+        return
+    sent = result.requests.sent
+    details = Counter(r.error_detail for r in found if r.error_detail)
+    yield doubt(
+        code,
+        result.cell,
+        f"{len(found)} of {sent} requests {effect}",
+        {"requests": len(found), "sent": sent, "details": dict(details.most_common(3))},
+        len(found) / sent,
+    )
+
+
+def _silence_ns(round_: Round, streams: Sequence[Stream]) -> int:
+    """The longest stall: no token from any stream for 10 s while one was between two tokens.
+
+    A stream that timed out counts from its last token, and sooner than 10 s where that is far
+    beyond its own pace. A long prefill beside it is no stall as long as somebody gets tokens.
+    """
+    arrivals = [stream.times_ns for stream in streams if stream.times_ns.size]
+    if not arrivals:
+        return _mute_ns(round_, streams)
+    everyone = np.sort(np.concatenate(arrivals))
+    worst = 0
+    for stream in streams:
+        if not stream.times_ns.size:
+            continue
+        end = stream.record.end_ns or round_.end_ns
+        cut = stream.record.outcome != "ok" and stream.record.error in ("timeout", "stalled")
+        stamps = np.append(stream.times_ns, end) if cut else stream.times_ns
+        gaps = np.diff(stamps)
+        limit = _stall_limit(stream) if cut else STALL_NS
+        for place in np.flatnonzero(gaps >= min(limit, STALL_NS)):
+            final = cut and place == gaps.size - 1
+            if gaps[place] < STALL_NS and not final:
+                continue
+            begin, until = stamps[place], stamps[place + 1]
+            inside = everyone[(everyone >= begin) & (everyone <= until)]
+            silent = int(np.diff(np.concatenate((inside, [until]))).max())
+            if silent >= (limit if final else STALL_NS):
+                worst = max(worst, silent)
+    return worst
+
+
+def _stall_limit(stream: Stream) -> int:
+    """What counts as silence before a time-out: ten of the stream's own gaps, 1 s at least."""
+    gaps = icl_ns(stream)
+    if gaps.size < 2:
+        return STALL_NS
+    return min(STALL_NS, max(MIN_STALL_NS, int(STALL_GAPS * np.median(gaps))))
+
+
+def _mute_ns(round_: Round, streams: Sequence[Stream]) -> int:
+    """How long a round was silent in which everything timed out before the first byte."""
+    records = [stream.record for stream in streams]
+    if not records or not all(r.error == "timeout" and r.first_byte_ns is None for r in records):
+        return 0
+    waits = [(r.end_ns or round_.end_ns) - r.sent_ns for r in records if r.sent_ns is not None]
+    return max(waits, default=0)

@@ -1,0 +1,208 @@
+"""Doubts about repetition and steadiness: rounds, windows, intervals, slots, a cold start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+import numpy as np
+
+from concbench.analyse.estimate import relative_half_width
+from concbench.analyse.evidence import Evidence
+from concbench.analyse.rates import batch_tok_per_s
+from concbench.analyse.severity import doubt
+from concbench.analyse.windows import Window
+from concbench.domain import Doubt
+from concbench.result import CellResult
+
+BIMODAL_SHARE = 0.10
+BIMODAL_GAP = 3.0
+COLD_FACTOR = 2.0
+RATE_KEPT = 0.02
+
+
+def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """No steady window, or an interval wider than wanted."""
+    if not result.steady.found and result.requests.ok:
+        yield doubt(
+            "no_steady_state",
+            result.cell,
+            f"no steady window: {result.steady.reason}. The batch figure stands in, with its "
+            "ramp and drain, and is not comparable with steady figures.",
+            {"reason": result.steady.reason, "decoding_mean": result.steady.decoding_mean},
+        )
+    target, ended_by = seen.target_half_width, seen.ended_by
+    if target is None or ended_by == "interval":
+        return
+    width = relative_half_width(
+        result.client.steady_output_tok_per_s or result.client.output_tok_per_s
+    )
+    unmet = width > target if width is not None else ended_by is not None
+    if not unmet:
+        return
+    reached = "no interval" if width is None else f"± {100 * width:.2g} %"
+    yield doubt(
+        "wide_interval",
+        result.cell,
+        f"the cell was ended by {ended_by or 'the number of rounds'} with {reached} where "
+        f"± {100 * target:.2g} % was wanted: smaller differences cannot be seen. "
+        "Allow more rounds or time.",
+        {
+            "half_width_pct": None if width is None else 100 * width,
+            "target_pct": 100 * target,
+            "ended_by": ended_by,
+        },
+    )
+
+
+def oversubscribed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """More at once than the engine's slots or KV pool can hold."""
+    facts, n = seen.facts, seen.cell.concurrency
+    if facts is None:
+        return
+    ok = seen.ok
+    need = n * (
+        median((r.prompt_tok or r.asked_prompt_tok or 0) + r.output_tok for r in ok)
+        if ok
+        else seen.cell.context_tok
+    )
+    over_slots = facts.slots is not None and n > facts.slots
+    over_pool = facts.kv_capacity_tok is not None and need > facts.kv_capacity_tok
+    if not over_slots and not over_pool:
+        return
+    what = f"{facts.slots} slots" if over_slots else f"{facts.kv_capacity_tok:,} tokens of KV cache"
+    yield doubt(
+        "oversubscribed",
+        result.cell,
+        f"N = {n} is more than the engine's {what}: the surplus waits, which shows as TTFT and "
+        "not as speed. Read the rate as that of a full engine with a queue.",
+        {
+            "concurrency": n,
+            "slots": facts.slots,
+            "kv_capacity_tok": facts.kv_capacity_tok,
+            "needed_tok": need,
+        },
+    )
+
+
+def replication(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Too few rounds for an interval, and rounds that fall in two groups."""
+    rounds = len(seen.rounds)
+    if rounds == 1:
+        yield doubt(
+            "single_round",
+            result.cell,
+            "one round only: nothing tells how much the next one would differ. No comparison can "
+            "rest on it; use --rounds 4.",
+            {"rounds": 1},
+        )
+    elif 2 <= rounds <= 3:
+        yield doubt(
+            "few_rounds",
+            result.cell,
+            f"{rounds} rounds: the interval is very wide or missing (the range is shown). "
+            "Use --rounds 4 or more.",
+            {"rounds": rounds},
+        )
+    groups = two_groups(_round_rates(seen))
+    if groups is not None:
+        slow, fast = groups
+        yield doubt(
+            "bimodal",
+            result.cell,
+            f"rounds fall in two groups, {len(slow)} near {np.mean(slow):.1f} and {len(fast)} near "
+            f"{np.mean(fast):.1f} tok/s: the mean describes neither. Look for a hidden state "
+            "(clocks, other users, cache) and interleave comparisons.",
+            {"slow_tok_per_s": slow, "fast_tok_per_s": fast},
+        )
+    if any(each.interrupted for each in seen.rounds):
+        yield doubt(
+            "interrupted",
+            result.cell,
+            "a signal ended the measurement: what was measured until then is used. "
+            "Run it again for the full number of rounds.",
+            {"rounds": rounds},
+        )
+
+
+def cold(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """A first request, or a first round, that was far slower than the others."""
+    typical = result.client.e2e_ms.mean
+    first = None if seen.facts is None else seen.facts.first_request_s
+    alone = seen.cell.concurrency == 1
+    if alone and first is not None and typical is not None and first * 1e3 > COLD_FACTOR * typical:
+        yield doubt(
+            "cold_first_request",
+            result.cell,
+            f"the first request took {first:.1f} s where {typical / 1e3:.1f} s is usual: it "
+            "is not in the figures. Users who come after a start or a pause will feel it.",
+            {"first_request_s": first, "usual_s": typical / 1e3},
+        )
+        return
+    waits = [float(np.median(part.ttft_ms)) for part in seen.felt if part.ttft_ms.size]
+    if len(waits) >= 3 and waits[0] > COLD_FACTOR * median(waits[1:]):
+        yield doubt(
+            "cold_first_request",
+            result.cell,
+            f"the first round's median TTFT was {waits[0]:.0f} ms against {median(waits[1:]):.0f} "
+            "ms later: something was still being compiled or loaded, and it is in the figures. "
+            "Use a longer --warmup.",
+            {"first_ttft_ms": waits[0], "later_ttft_ms": median(waits[1:])},
+        )
+
+
+def rate_kept(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """An open loop that sent more slowly than asked."""
+    asked = seen.cell.rate_rps
+    if asked is None or not asked > 0:
+        return
+    kept = []
+    for each in seen.rounds:
+        sent = sorted(r.sent_ns for r in each.requests if r.sent_ns is not None)
+        due = sorted(r.due_ns for r in each.requests)
+        if len(sent) >= 2 and due[-1] > due[0] and sent[-1] > sent[0]:
+            kept.append((len(sent) / len(due)) * (due[-1] - due[0]) / (sent[-1] - sent[0]))
+    if not kept or abs(np.mean(kept) - 1) <= RATE_KEPT:
+        return
+    share = float(np.mean(kept))
+    yield doubt(
+        "rate_not_kept",
+        result.cell,
+        f"requests left at {100 * share:.1f} % of the scheduled rate: the load was not the one "
+        "asked for. Use a faster client or a lower rate.",
+        {"rate_rps": asked, "kept_pct": 100 * share},
+    )
+
+
+CHECKS = (steadiness, oversubscribed, replication, cold, rate_kept)
+
+
+def two_groups(values: Sequence[float]) -> tuple[list[float], list[float]] | None:
+    """Return the two groups that the values fall in, or None when they are one.
+
+    The sorted values are split at their widest gap. Two groups need two members each, a gap of at
+    least 10 % of the mean, and a gap three times the wider group's range. Four rounds of one
+    normal group meet this by chance in under 0.1 % of cells at a spread (s.d.) of 3 %, in 1 % at
+    5 % and in 5 % at 10 % (simulated).
+    """
+    ordered = sorted(values)
+    if len(ordered) < 4:
+        return None
+    gaps = np.diff(ordered)
+    place = int(np.argmax(gaps)) + 1
+    low, high = ordered[:place], ordered[place:]
+    if min(len(low), len(high)) < 2:
+        return None
+    spread = max(low[-1] - low[0], high[-1] - high[0])
+    if gaps[place - 1] < BIMODAL_SHARE * float(np.mean(ordered)):
+        return None
+    return (low, high) if gaps[place - 1] >= BIMODAL_GAP * spread else None
+
+
+def _round_rates(seen: Evidence) -> list[float]:
+    """Steady rates where every round has one, batch rates otherwise; never a mixture."""
+    steady = [window.tok_per_s for window in seen.windows if isinstance(window, Window)]
+    if len(steady) == len(seen.rounds):
+        return steady
+    rates = [batch_tok_per_s(each) for each in seen.rounds]
+    return [rate for rate in rates if rate is not None]

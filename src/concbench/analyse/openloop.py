@@ -1,0 +1,130 @@
+"""Open loop: warm-up cut, stability, and the window in which the offered load was held.
+
+Below saturation throughput is the offered load, so what counts is whether there is a steady
+state at all. The warm-up is cut by MSER-5 on the in-flight count and at least twice the p95 of
+E2E; saturation shows as a queue that grows, given with its slope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from concbench.analyse.flight import Steps, bin_means, kendall_p, mser5, slope_per_s, within
+from concbench.analyse.streams import Stream, e2e_ns
+from concbench.analyse.windows import NoWindow, Window, decoding, in_flight, tokens_between
+from concbench.domain import Round
+
+GRID = 1000
+BATCHES = 8
+GROWTH, GROWTH_P = 1.3, 0.05
+UNSTABLE_SHARE, UNDETERMINED_SHARE = 0.8, 0.95
+MIN_ARRIVALS = 20
+MAX_CUT_SHARE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """How an open-loop round went between `cut_ns` and `end_ns`, the last arrival.
+
+    `growth` is mean in flight of the last quarter ÷ that of the whole, `growth_p` Kendall's p
+    over 8 batch means, `kept` completions ÷ arrivals, `slope_per_s` the in-flight count's slope.
+    """
+
+    verdict: Literal["stable", "unstable", "undetermined"]
+    cut_ns: int
+    end_ns: int
+    growth: float
+    growth_p: float
+    kept: float
+    slope_per_s: float
+    arrivals: int
+
+
+def judge(round_: Round, streams: Sequence[Stream]) -> OpenLoop | None:
+    """Return whether the round reached a steady state; None without two arrivals."""
+    due = [record.due_ns for record in round_.requests]
+    if len(due) < 2 or max(due) <= min(due):
+        return None
+    curve = in_flight(round_)
+    start, end = min(due), max(due)
+    cut = warm_up_ns(round_, streams, curve)
+    too_short = cut - start > MAX_CUT_SHARE * (end - start)
+    if too_short:
+        cut = start
+    growth, growth_p = _growth(curve, cut, end)
+    arrivals = sum(cut < at <= end for at in due)
+    done = sum(
+        record.outcome == "ok" and record.end_ns is not None and cut < record.end_ns <= end
+        for record in round_.requests
+    )
+    kept = done / arrivals if arrivals else 0.0
+    verdict: Literal["stable", "unstable", "undetermined"] = "stable"
+    if kept < UNSTABLE_SHARE or (growth >= GROWTH and growth_p < GROWTH_P):
+        verdict = "unstable"
+    elif too_short or kept < UNDETERMINED_SHARE or arrivals < MIN_ARRIVALS:
+        verdict = "undetermined"
+    slope = slope_per_s(curve, cut, end) or 0.0
+    return OpenLoop(verdict, cut, end, growth, growth_p, kept, slope, arrivals)
+
+
+def warm_up_ns(round_: Round, streams: Sequence[Stream], curve: Steps) -> int:
+    """Return where the warm-up ends: MSER-5 on the in-flight count, at least 2 × p95 E2E."""
+    due = [record.due_ns for record in round_.requests]
+    start, end = min(due), max(due)
+    edges = start + np.linspace(0, end - start, GRID + 1).astype(np.int64)
+    cut = int(edges[mser5(bin_means(curve, edges))])
+    times = [
+        e2e_ns(stream, streaming=round_.workload.stream)
+        for stream in streams
+        if stream.record.outcome == "ok"
+    ]
+    known = sorted(time for time in times if time is not None)
+    p95 = known[-(-len(known) * 95 // 100) - 1] if known else 0
+    return max(cut, start + 2 * p95)
+
+
+def open_window(round_: Round, streams: Sequence[Stream], state: OpenLoop) -> Window | NoWindow:
+    """Return the window after the warm-up, or why there is no steady state."""
+    curve = decoding(streams)
+    inside = within(curve, state.cut_ns, state.end_ns)
+    mean = inside[1] if inside else None
+    if state.verdict == "unstable":
+        return NoWindow(
+            f"the queue grew by {state.slope_per_s:.2f} requests/s "
+            f"(completed {100 * state.kept:.0f} % of arrivals): the rate is above capacity",
+            mean,
+        )
+    if state.verdict == "undetermined":
+        return NoWindow(
+            f"too short to tell ({state.arrivals} arrivals after the warm-up, "
+            f"{100 * state.kept:.0f} % completed): run longer",
+            mean,
+        )
+    tokens, instants = tokens_between(streams, state.cut_ns, state.end_ns)
+    steps = min(tokens, instants) / max(1.0, mean or 0.0)
+    if steps < 1:
+        return NoWindow("no token arrived after the warm-up", mean)
+    return Window(
+        start_ns=state.cut_ns,
+        end_ns=state.end_ns,
+        tokens=tokens,
+        steps=steps,
+        estimand="sustained",
+        method="open loop after MSER-5 on in-flight (≥ 2 × p95 E2E) to the last arrival",
+        running=within(in_flight(round_), state.cut_ns, state.end_ns) or (0.0, 0.0, 0.0),
+        decoding_mean=mean or 0.0,
+    )
+
+
+def _growth(curve: Steps, start_ns: int, end_ns: int) -> tuple[float, float]:
+    length = end_ns - start_ns
+    edges = start_ns + np.linspace(0, length, BATCHES + 1).astype(np.int64)
+    means = bin_means(curve, edges)
+    whole = float(means.mean())
+    tau, p = kendall_p(means)
+    last_quarter = float(means[-BATCHES // 4 :].mean())
+    return (last_quarter / whole if whole > 0 else 1.0), (p if tau > 0 else 1.0)

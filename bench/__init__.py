@@ -1,1 +1,1 @@
-"""Benchmarks of the product itself: each prints ratios or errors against a limit in the same run."""
+"""Benchmarks of the product itself: ratios or errors against a limit in the same run."""

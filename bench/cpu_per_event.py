@@ -95,7 +95,9 @@ def main() -> int:
             ours_us.append(took["ours"])
             bare_us.append(took["bare"])
             ratios.append(took["ours"] / took["bare"])
-    print(f"  ours {statistics.median(ours_us):.1f} µs/event, bare {statistics.median(bare_us):.1f}")
+    print(
+        f"  ours {statistics.median(ours_us):.1f} µs/event, bare {statistics.median(bare_us):.1f}"
+    )
     spread = f"{min(ratios):.2f}–{max(ratios):.2f}, {PAIRS} pairs"
     return verdict(f"CPU per event, ratio ({spread})", statistics.median(ratios), LIMIT)
 

@@ -40,7 +40,11 @@ def errors(url: str, streams: int) -> dict[str, float]:
     assert len(told) == streams, len(told)
     ttft_ms = np.array([(r["first_ns"] - r["received_ns"]) / 1e6 for r in told])
     tpot_ms = np.array([(r["last_ns"] - r["first_ns"]) / 1e6 / (TOKENS - 1) for r in told])
-    rate = streams * TOKENS / ((max(r["last_ns"] for r in told) - min(r["received_ns"] for r in told)) / 1e9)
+    rate = (
+        streams
+        * TOKENS
+        / ((max(r["last_ns"] for r in told) - min(r["received_ns"] for r in told)) / 1e9)
+    )
     client = cell["client"]
     p99 = float(np.sort(ttft_ms)[int(np.ceil(0.99 * streams)) - 1])
     shown_p99 = client["ttft_ms"]["p99"] if streams >= 100 else client["ttft_ms"]["max"]
@@ -67,8 +71,10 @@ def main() -> int:
                 f"mean TTFT {middle['true_ttft_ms']:.1f} ms; median of {REPEATS} runs"
             )
             close = middle["ttft_mean_ms"] <= 1
-            missed += verdict("mean TTFT, error", middle["ttft_mean_ms"], 1, "ms") if close else verdict(
-                "mean TTFT, error", middle["ttft_mean_pct"], 2, "%"
+            missed += (
+                verdict("mean TTFT, error", middle["ttft_mean_ms"], 1, "ms")
+                if close
+                else verdict("mean TTFT, error", middle["ttft_mean_pct"], 2, "%")
             )
             missed += verdict("p99 TTFT, error", middle["ttft_p99_pct"], 5, "%")
             missed += verdict("output tok/s, error", middle["rate_pct"], 0.5, "%")

@@ -1,0 +1,170 @@
+"""Options that several commands share, declared once; their texts are the reference's."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from concbench.errors import UsageError
+
+T = TypeVar("T")
+
+
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Let a parser that raises UsageError or ValueError serve as an argparse type."""
+
+    def convert(text: str) -> T:
+        try:
+            return parse(text)
+        except (UsageError, ValueError) as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def positive(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    number = int(text) if text.strip().lstrip("+").isdigit() else 0
+    if number < 1:
+        raise ValueError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def positive_or_auto(text: str) -> int | None:
+    """Parse a whole number of at least 1, or `auto` (None)."""
+    return None if text == "auto" else positive(text)
+
+
+def seconds(text: str) -> float:
+    """Parse a positive number of seconds."""
+    try:
+        value = float(text.removesuffix("s"))
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise ValueError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError('not a JSON object, such as {"top_k": 1}')
+    return value
+
+
+def add_target(parser: ArgumentParser) -> None:
+    """Add what it takes to reach a server."""
+    group = parser.add_argument_group("target")
+    group.add_argument("--model", metavar="NAME", help="which of the server's models")
+    group.add_argument(
+        "--api-key-env",
+        metavar="NAME",
+        help="environment variable that holds the API key (without it no key is ever sent)",
+    )
+    group.add_argument("--ca", type=Path, metavar="FILE", help="PEM file of a private authority")
+    group.add_argument("--insecure", action="store_true", help="do not verify the certificate")
+
+
+def add_workload(parser: ArgumentParser) -> None:
+    """Add what is asked of the server."""
+    group = parser.add_argument_group("workload")
+    group.add_argument(
+        "--prompt-tokens",
+        type=checked(positive),
+        default=50,
+        metavar="N",
+        help="length of every prompt, chat template included (default 50)",
+    )
+    group.add_argument(
+        "--output-tokens",
+        type=checked(positive_or_auto),
+        default=None,
+        metavar="N|auto",
+        help="length of every answer; auto (default) leaves 200 steps in the steady window",
+    )
+    group.add_argument("--prompts", type=Path, metavar="FILE", help="prompts, one a line, or JSONL")
+    group.add_argument(
+        "--content",
+        choices=["prose", "code", "json", "repetition", "words"],
+        default="prose",
+        help="what made prompts are about (default prose)",
+    )
+    group.add_argument(
+        "--same-prompt", action="store_true", help="the same prompt for all (a cache may answer)"
+    )
+    group.add_argument(
+        "--seed", type=int, metavar="N", help="seed of prompts and order (default: a fresh one)"
+    )
+    group.add_argument("--temperature", type=float, default=0.0, metavar="T", help="default 0")
+    group.add_argument(
+        "--endpoint", choices=["chat", "completions"], default="chat", help="default chat"
+    )
+    group.add_argument(
+        "--stream",
+        action=BooleanOptionalAction,
+        default=True,
+        help="stream the answers (default); without it there is no TTFT",
+    )
+    group.add_argument(
+        "--extra-body",
+        type=checked(json_object),
+        default={},
+        metavar="JSON",
+        help="fields added to every request's body",
+    )
+
+
+def add_rounds(parser: ArgumentParser) -> None:
+    """Add how often a cell is repeated, and limits."""
+    group = parser.add_argument_group("rounds")
+    group.add_argument(
+        "--rounds", type=checked(positive), default=4, metavar="N", help="rounds a cell (default 4)"
+    )
+    group.add_argument(
+        "--rounds-max",
+        type=checked(positive),
+        metavar="N",
+        help="go on beyond --rounds until the interval is within 1 %%, at most N",
+    )
+    group.add_argument(
+        "--warmup", type=int, default=1, metavar="N", help="discarded waves before (default 1)"
+    )
+    group.add_argument(
+        "--timeout-s", type=checked(seconds), metavar="S", help="total per request (default none)"
+    )
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """Add where results go."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--out", type=Path, metavar="DIR", help="study folder (default studies/<utc>-<name>)"
+    )
+    group.add_argument("--json", metavar="FILE", help="result JSON, - for stdout")
+    group.add_argument("--html", type=Path, metavar="FILE", help="page (default in the study)")
+    group.add_argument("--quiet", action="store_true", help="no progress, no table")
+    group.add_argument("--private", action="store_true", help="keep no prompt or answer text")
+
+
+def api_key(args: Namespace) -> str | None:
+    """Return the key named by --api-key-env, or None. Raises UsageError where it is not set."""
+    if not args.api_key_env:
+        return None
+    key = os.environ.get(args.api_key_env, "")
+    if not key:
+        raise UsageError(
+            f"--api-key-env {args.api_key_env}: that environment variable is not set "
+            f"(export {args.api_key_env}=… first)"
+        )
+    if any(char in key for char in "\r\n"):
+        raise UsageError(f"--api-key-env {args.api_key_env}: the key holds a line break")
+    return key

@@ -1,0 +1,64 @@
+"""Show a stored study again: on the terminal, as a page, Markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from concbench.errors import OutputUnusable, UsageError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of `report`."""
+    parser.add_argument("study", nargs="?", type=Path, metavar="STUDY", help="study folder")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the page")
+    parser.add_argument("--md", metavar="FILE", help="write Markdown, - for stdout")
+    parser.add_argument("--csv", metavar="FILE", help="write CSV, - for stdout")
+    parser.add_argument("--json", metavar="FILE", help="write the result JSON, - for stdout")
+    parser.add_argument(
+        "--definitions", action="store_true", help="print how each number is defined"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Judge the stored rounds again and write what was asked for; the table where nothing was."""
+    from rich.console import Console
+
+    if args.definitions:
+        from concbench.report.definitions import render_definitions
+
+        render_definitions(Console(highlight=False))
+        return 0
+    if args.study is None:
+        raise UsageError("concbench report: name a study folder (or ask for --definitions)")
+    from concbench.cli.study import result_of
+    from concbench.report import csv, html, markdown, terminal
+    from concbench.result import to_json
+
+    result = result_of(args.study)
+    if args.html:
+        _guarded(args.html, lambda path: html.write_html(result, path))
+    texts: dict[str | None, Callable[[], bytes]] = {
+        args.md: lambda: markdown.to_markdown(result).encode(),
+        args.csv: lambda: csv.to_csv(result).encode(),
+        args.json: lambda: to_json(result),
+    }
+    for where, make in texts.items():
+        if where == "-":
+            sys.stdout.buffer.write(make())
+            sys.stdout.buffer.flush()
+        elif where:
+            content = make()
+            _guarded(Path(where), lambda path, made=content: path.write_bytes(made))  # type: ignore[misc]
+    if not any((args.html, args.md, args.csv, args.json)):
+        terminal.render(result, Console(highlight=False))
+    return 0
+
+
+def _guarded(path: Path, write: Callable[[Path], object]) -> None:
+    try:
+        write(path)
+    except OSError as error:
+        raise OutputUnusable(f"cannot write {path}: {error.strerror}") from None

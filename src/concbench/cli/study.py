@@ -1,0 +1,158 @@
+"""What every measuring command does around its campaign: folder, record, result, exit code."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+
+from concbench import __version__
+from concbench.analyse.study import StudyFacts, exit_code, judge
+from concbench.clock import folder_stamp
+from concbench.domain import Round, TargetFacts
+from concbench.errors import OutputUnusable
+from concbench.observe.host import machine
+from concbench.report.html import write_html
+from concbench.report.terminal import render
+from concbench.result import Result, to_json
+from concbench.store.read import open_study
+from concbench.store.write import Study, StudyWriter
+
+LARGEST_SEED = 1 << 53
+"""Seeds stay below this so that every JSON reader keeps them whole."""
+
+
+@dataclass(slots=True)
+class OpenStudy:
+    """A study being written by a command."""
+
+    folder: Path
+    writer: StudyWriter
+    seed: int
+    written: int = 0
+
+    def keep(self, finished: Round) -> None:
+        """Store a round."""
+        self.writer.write_round(finished)
+        self.written += 1
+
+
+@contextmanager
+def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[OpenStudy]:
+    """Create the study folder; on an error before the first round nothing of it is left.
+
+    SIGTERM is turned into KeyboardInterrupt, so that everything is stopped in order.
+    """
+    folder = args.out or Path("studies") / f"{folder_stamp()}-{name}"
+    seed = secrets.randbelow(LARGEST_SEED) if args.seed is None else args.seed
+    existed = folder.exists()
+    signal.signal(signal.SIGTERM, _terminate)
+    writer = Study.create(
+        folder,
+        name=name,
+        command=args.argv[0],
+        argv=args.argv,
+        machine=machine(__version__),
+        tool_version=__version__,
+        seed=seed,
+        plan=plan,
+        targets={},
+    )
+    study = OpenStudy(folder, writer, seed)
+    try:
+        with writer:
+            yield study
+    except BaseException:
+        if not study.written:
+            _remove(folder, existed=existed)
+        raise
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _remove(folder: Path, *, existed: bool) -> None:
+    """Take back what `new_study` made. The folder itself stays where it was there before."""
+    if not existed:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in folder.iterdir():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def result_of(folder: Path) -> Result:
+    """Judge a stored study again from its rounds. Raises StudyUnreadable."""
+    reader = open_study(folder)
+    notes = {note["cell"]: note["ended_by"] for note in reader.notes("ended_by")}
+    lanes = {note["lane"]: note["template_tok"] for note in reader.notes("lane")}
+    retracted = {entry["round"] for entry in reader.corrections()}
+    rounds = (
+        reader.load_round(info.round_id)
+        for info in reader.rounds()
+        if info.round_id not in retracted
+    )
+    facts = StudyFacts(
+        tool_version=reader.record.tool_version,
+        command=reader.record.command,
+        study=str(folder),
+        began_utc=reader.record.created_utc,
+        machine=reader.record.machine,
+        targets=reader.targets(),
+        seed=reader.record.seed,
+        interrupted=reader.interrupted,
+        ended_by=notes,
+        template_tok=lanes,
+        corrections=reader.corrections(),
+    )
+    return judge(rounds, facts)
+
+
+def conclude(
+    args: Namespace, study: OpenStudy, ended_by: Mapping[str, str], *, interrupted: bool
+) -> int:
+    """Close the record, write result and page, show the table; return the contract's exit code."""
+    for cell, why in ended_by.items():
+        study.writer.note("ended_by", {"cell": cell, "ended_by": why})
+    study.writer.finish(interrupted=interrupted)
+    result = result_of(study.folder)
+    deliver(args, result, study.folder)
+    return exit_code(result)
+
+
+def deliver(args: Namespace, result: Result, folder: Path) -> None:
+    """Write `result.json` and the page into the study, and what was asked for elsewhere."""
+    encoded = to_json(result)
+    page = args.html or folder / "report.html"
+    try:
+        (folder / "result.json").write_bytes(encoded)
+        write_html(result, page)
+        if args.json and args.json != "-":
+            Path(args.json).write_bytes(encoded)
+    except OSError as error:
+        raise OutputUnusable(
+            f"cannot write {error.filename}: {error.strerror}; the study itself is in {folder}"
+        ) from None
+    if args.json == "-":
+        sys.stdout.buffer.write(encoded)
+        sys.stdout.buffer.flush()
+    if not args.quiet:
+        console = Console(stderr=args.json == "-", highlight=False)
+        render(result, console, page=str(page))
+
+
+def targets(study: OpenStudy, lane: str, facts: TargetFacts, template_tok: int) -> None:
+    """Record what is known of a lane."""
+    study.writer.targets({lane: facts})
+    study.writer.note("lane", {"lane": lane, "template_tok": template_tok})

@@ -1,0 +1,216 @@
+"""A lane that is ready to be measured: reached, described, its template and pace known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import msgspec
+
+from concbench.domain import Cell, RequestRecord, Round, StampKind, TargetFacts, Workload
+from concbench.engines.spec import EngineSpec
+from concbench.errors import (
+    ConcbenchError,
+    NotReady,
+    PromptTooLong,
+    Refused,
+    TargetError,
+    Unreachable,
+    WrongModel,
+    WrongPath,
+)
+from concbench.load import stamps
+from concbench.load.generator import LoadPlan, RawRound, resolve, run
+from concbench.load.script import Once, Outgoing
+from concbench.load.stream import Peer
+from concbench.load.tls import context
+from concbench.measure.digest import digest
+from concbench.measure.requests import Ask
+from concbench.measure.tokenizer import ServerTokenizer
+from concbench.plan.prompts import (
+    Calibration,
+    Prompt,
+    calibration_prompts,
+    fit_calibration,
+    make_prompts,
+    word_count,
+)
+from concbench.serve.http import Access, Http
+from concbench.serve.probe import Attached
+
+PACE_TOK = 24
+"""Output tokens of the request that finds the pace of decoding."""
+
+PROBE_TIMEOUT_NS = 600 * 1_000_000_000
+
+
+@dataclass(slots=True)
+class Session:
+    """One lane, ready. `template_tok` is what chat template and BOS add to every prompt.
+
+    `step_ns` is the time between tokens of one request alone, `prefill_ns` its time to the first;
+    `first_request` is the very first request of this session, measured on its own.
+    """
+
+    lane: str
+    facts: TargetFacts
+    spec: EngineSpec
+    http: Http
+    peer: Peer
+    ask: Ask
+    stamp: StampKind
+    tokenizer: ServerTokenizer | None = None
+    template_tok: int = 0
+    calibration: Calibration | None = None
+    costs: dict[str, int] = field(default_factory=dict)
+    step_ns: int = 0
+    prefill_ns: int = 0
+    first_request: RequestRecord | None = None
+    next_prompt: int = 0
+    alive: Callable[[], str | None] = lambda: None
+
+    def prompts(
+        self, n: int, target_tok: int, kind: str, seed: int, *, same: bool = False
+    ) -> list[Prompt]:
+        """Make `n` fresh prompts, numbered on from the last; `same` gives one prompt, always."""
+        made = make_prompts(
+            n,
+            target_tok,
+            kind,  # type: ignore[arg-type]
+            seed,
+            0 if same else self.next_prompt,
+            self.tokenizer,
+            self.template_tok,
+            calibration=self.calibration,
+            costs=self.costs,
+            same_prompt=same,
+        )
+        self.next_prompt += 0 if same else n
+        return made
+
+    def load(self, outgoing: Sequence[Outgoing], timeout_ns: int | None = None) -> RawRound:
+        """Send all at once and return what came."""
+        scripts = [Once(request) for request in outgoing]
+        return run(LoadPlan(self.peer, scripts, self.stamp, timeout_ns))
+
+
+def open_session(attached: Attached, access: Access, ask_options: dict[str, object]) -> Session:
+    """Prepare the load side of a lane that was reached. Nothing is sent yet."""
+    parts = urlsplit(attached.root)
+    hostname = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    tls = context(access.ca, insecure=access.insecure) if parts.scheme == "https" else None
+    stream = bool(ask_options.get("stream", True))
+    ignore_eos = bool(ask_options.pop("ignore_eos", True)) and attached.spec.ignores_eos
+    headers = {"Authorization": f"Bearer {access.api_key}"} if access.api_key else {}
+    ask = Ask(
+        host=parts.netloc,
+        prefix=attached.api_prefix,
+        model=attached.model,
+        engine_fields=_engine_fields(attached.spec, ignore_eos=ignore_eos, stream=stream),
+        headers=headers,
+        **ask_options,  # type: ignore[arg-type]
+    )
+    return Session(
+        lane=attached.facts.lane,
+        facts=attached.facts,
+        spec=attached.spec,
+        http=attached.http,
+        peer=resolve(hostname, port, tls),
+        ask=ask,
+        stamp=stamps.available(),
+        tokenizer=ServerTokenizer.of(attached),
+    )
+
+
+def _engine_fields(spec: EngineSpec, *, ignore_eos: bool, stream: bool) -> dict[str, object]:
+    fields = spec.request_fields(ignore_eos, stream)
+    fields.pop("stream_options", None)  # Ask adds it where it streams
+    return fields
+
+
+def calibrate(session: Session, kind: str, seed: int) -> None:
+    """Send the first requests: readiness, the template's length, the pace.
+
+    Raises the TargetError that fits when a request fails.
+    """
+    texts = calibration_prompts(kind, seed)  # type: ignore[arg-type]
+    counted = session.tokenizer.count(texts) if session.tokenizer is not None else None
+    if counted is None:
+        session.tokenizer = None
+    records = [one_request(session, text, 1) for text in texts[: 1 if counted else 2]]
+    session.first_request = records[0]
+    if counted is not None and records[0].prompt_tok is not None:
+        session.template_tok = max(0, records[0].prompt_tok - counted[0])
+    elif records[0].prompt_tok is not None and len(records) > 1:
+        prompt_tok = [record.prompt_tok or 0 for record in records]
+        session.calibration = fit_calibration([word_count(text) for text in texts], prompt_tok)
+        session.template_tok = round(session.calibration.template_tok)
+    find_pace(session, texts[0])
+
+
+def find_pace(session: Session, text: str) -> None:
+    """Find how long a step and the first token take alone, from one short request."""
+    record = one_request(session, text, PACE_TOK)
+    sent, first, last = record.sent_ns, record.first_token_ns, record.last_token_ns
+    if sent is not None and first is not None and last is not None and record.events > 1:
+        session.step_ns = (last - first) // max(1, record.output_tok - 1)
+        session.prefill_ns = first - sent
+    elif sent is not None and record.end_ns is not None:
+        session.step_ns = (record.end_ns - sent) // max(1, record.output_tok)
+
+
+def one_request(session: Session, text: str, output_tok: int) -> RequestRecord:
+    """Send one request and return its record. Raises the TargetError that fits a failure."""
+    outgoing = session.ask.render(text, output_tok, 0, "concbench-probe")
+    raw = session.load([outgoing], PROBE_TIMEOUT_NS)
+    if raw.interrupted:
+        raise KeyboardInterrupt
+    cell = Cell(cell="probe", lane=session.lane, concurrency=1, context_tok=0)
+    workload = Workload(
+        prompt_tokens=0,
+        output_tokens=output_tok,
+        seed=0,
+        arrival="burst",
+        endpoint=session.ask.endpoint,
+        stream=session.ask.stream,
+    )
+    parsed: Round = digest(
+        raw, round_id="probe", cell=cell, index=0, phase="warmup", workload=workload, prompts=[]
+    )
+    record = parsed.requests[0]
+    if record.outcome != "ok":
+        raise failure(session, record)
+    return record
+
+
+def failure(session: Session, record: RequestRecord) -> ConcbenchError:
+    """Return the error that a failed first request amounts to: one line with what to do."""
+    kind, detail = record.error or "unknown", record.error_detail or "no reason given"
+    url = f"{session.facts.base_url}{session.ask.path}"
+    if kind == "connect_refused":
+        return Unreachable(f"{url}: connection refused; is the server running there?")
+    if kind in ("connect_timeout", "connect_failed", "tls", "client_limit"):
+        return Unreachable(f"{url}: {kind.replace('_', ' ')}: {detail}")
+    if kind in ("http_401", "http_403"):
+        return Refused(f"{url}: {kind[5:]}: {detail}; name the key's variable with --api-key-env")
+    if kind == "http_404" and "model" in detail.lower():
+        return WrongModel(f"{url}: {detail}; choose one with --model")
+    if kind in ("http_404", "http_405"):
+        return WrongPath(
+            f"{url} answered {kind[5:]}: {detail}; give the base URL, http://host:port"
+        )
+    if kind == "http_400" and "context" in detail.lower():
+        return PromptTooLong(f"{url}: {detail}; use a shorter --prompt-tokens")
+    if kind in ("http_502", "http_503", "timeout", "no_response"):
+        return NotReady(f"{url}: {kind.replace('_', ' ')}: {detail}")
+    return TargetError(f"{url}: the first request failed: {kind.replace('_', ' ')}: {detail}")
+
+
+def with_first_request(facts: TargetFacts, record: RequestRecord | None) -> TargetFacts:
+    """Return the facts with the first request's time, in seconds, added."""
+    if record is None or record.sent_ns is None or record.end_ns is None:
+        return facts
+    took_s = round((record.end_ns - record.sent_ns) / 1e9, 4)
+    return msgspec.structs.replace(facts, first_request_s=took_s)

@@ -1,0 +1,410 @@
+"""The server: requests in, answers by the schedule, and the truth about both.
+
+The fast path is `_deliver`: a token between the first and the last costs two concatenations, one
+`send` and one reading of the clock.
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from functools import partial
+from typing import TYPE_CHECKING
+
+from concbench.clock import now_ns, utc_now
+from concbench.errors import UsageError
+from concbench.reference.answer import Answer
+from concbench.reference.books import count_end, count_first, reset
+from concbench.reference.counters import Counters
+from concbench.reference.faults import Named, parse_faults
+from concbench.reference.http import Reply, Request, response_head
+from concbench.reference.net import Connection, Network, sharpen_timer, tls_context
+from concbench.reference.order import Order, read_order
+from concbench.reference.pages import find_page, truth_page
+from concbench.reference.parts import Part
+from concbench.reference.personas import PERSONAS, refusal
+from concbench.reference.render import Ids, Usage, phrases
+from concbench.reference.schedule import Job, Scheduler
+from concbench.reference.state import State
+from concbench.reference.stream import Stream
+from concbench.reference.truth import Trace
+
+if TYPE_CHECKING:
+    from concbench.reference.options import Options
+
+_BLOCKED = BlockingIOError
+_AUTO_TICK_NS = 200_000
+_AUTO_TICK_STREAMS = 64
+
+
+class Server:
+    """Ties the network to the scheduler. `listen`, then `run` until `stop`."""
+
+    def __init__(self, options: Options) -> None:
+        persona = PERSONAS[options.persona]
+        self.options = options
+        self.state = State(
+            options=options,
+            persona=persona,
+            began_ns=now_ns(),
+            created_s=int(utc_now().timestamp()),
+            scheduler=Scheduler(options.pace),
+            workers=[Counters() for _ in range(2 if options.two_workers else 1)],
+        )
+        self.net = Network(self, coalesce_ns=options.coalesce_ns)
+        self.port = 0
+        self._chunk_tok = options.pace.tokens_per_chunk
+        self._phrases = phrases(self._chunk_tok)
+        # TLS writes raise their own exceptions and the proxy must see the bytes: no short cut.
+        self._short_cut = options.tls_cert is None and not options.coalesce_ns
+        limit = options.max_inflight
+        self._max_inflight = persona.max_inflight if limit < 0 else limit
+        tick_ns = options.tick_ns
+        running = self.state.scheduler.running
+        self.net.min_wait_ns = (
+            (lambda: _AUTO_TICK_NS if len(running) > _AUTO_TICK_STREAMS else 0)
+            if tick_ns < 0
+            else (lambda: tick_ns)
+        )
+
+    def listen(self) -> str:
+        """Bind; return the base URL. Raises PortTaken or UsageError."""
+        options, tls = self.options, None
+        if options.tls_cert is not None:
+            tls = tls_context(options.tls_cert, options.tls_key or options.tls_cert)
+        self.port = self.net.listen(options.host, options.port, tls)
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        return f"{'https' if tls else 'http'}://{host}:{self.port}"
+
+    def run(self) -> None:
+        """Serve until told to stop, the collector frozen and off."""
+        sharpen_timer()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            self.net.run()
+        finally:
+            gc.enable()
+            gc.unfreeze()
+
+    def stop(self) -> None:
+        """End `run`; safe in a signal handler and from another thread."""
+        self.net.stop()
+
+    def tick(self, now: int) -> int | None:
+        """Send what is due; return when the next token is."""
+        scheduler = self.state.scheduler
+        scheduler.advance(now, self._deliver)
+        return scheduler.next_due_ns()
+
+    def on_request(self, conn: Connection, request: Request) -> None:
+        """Answer a request, or begin to."""
+        now = now_ns()
+        if request.path.startswith("/truth"):
+            self.state.truth.blocked_writes = self.net.blocked_writes
+            self._reply(conn, request, truth_page(self.state, request, now))
+            if request.method == "POST":
+                self.net.blocked_writes = 0
+            return
+        options, persona = self.options, self.state.persona
+        if options.load_ns and now - self.state.began_ns < options.load_ns:
+            self._reply(conn, request, refusal(persona, "loading", {}))
+            return
+        if options.api_key is not None and not self._authorised(request):
+            self._reply(conn, request, refusal(persona, "unauthorized", {}))
+            return
+        path = request.path.removeprefix(f"/upstream/{options.model}")
+        if request.method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
+            self._generate(conn, request, chat=path == "/v1/chat/completions")
+            return
+        page = find_page(self.state, request)
+        if page is None:
+            self._reply(conn, request, refusal(persona, "not_found", {"path": request.path}))
+            return
+        self._reply(conn, request, page(self.state, request, now))
+
+    def on_gone(self, conn: Connection) -> None:
+        """Abort what the connection was being served."""
+        stream, conn.stream = conn.stream, None
+        if isinstance(stream, Stream):
+            self._close_books(stream)
+
+    def _authorised(self, request: Request) -> bool:
+        # Engines guard the API, not the health and metrics pages.
+        guarded = request.path.startswith("/v1/") or request.path.startswith("/upstream/")
+        given = request.headers.get("authorization", "")
+        return not guarded or given == f"Bearer {self.options.api_key}"
+
+    def _reply(self, conn: Connection, request: Request, reply: Reply) -> None:
+        keep = request.keep_alive and self.options.keep_alive
+        headers = {**self.state.persona.headers, "Content-Type": reply.content_type}
+        headers.update(reply.headers)
+        if not keep:
+            headers["Connection"] = "close"
+        head = response_head(reply.status, headers, length=len(reply.body))
+        body = b"" if request.method == "HEAD" else reply.body
+        self.net.write(conn, head + body)
+        self._after(conn, keep_alive=keep)
+
+    def _after(self, conn: Connection, *, keep_alive: bool) -> None:
+        if keep_alive:
+            self.net.resume(conn)
+        else:
+            self.net.end(conn)
+
+    def _generate(self, conn: Connection, request: Request, *, chat: bool) -> None:
+        state = self.state
+        if state.first_request_ns is None:
+            self._arm_events(conn.received_ns)
+        trace = state.truth.open(conn.received_ns, conn.received_kind)
+        trace.client_id = request.headers.get("x-request-id")
+        order = self._limited() or read_order(state, request.body, chat=chat)
+        if isinstance(order, Reply):
+            trace.status, trace.ended_ns = order.status, now_ns()
+            self._reply(conn, request, order)
+            return
+        try:
+            faults = self._faults(request, trace)
+            stream = self._begin(conn, request, trace, order, faults, chat=chat)
+        except UsageError as error:
+            trace.status, trace.ended_ns = 400, now_ns()
+            facts = {"detail": str(error)}
+            self._reply(conn, request, refusal(state.persona, "invalid", facts))
+            return
+        script = stream.answer.script
+        if script is not None and script.reply is not None:
+            trace.status = 0
+            self._queue(stream, script.to_wire(script.reply))
+            return
+        job = Job(
+            conn.received_ns,
+            order.prompt_tok,
+            stream.answer.scene.output_tok,
+            order.cached_tok,
+            stream,
+        )
+        stream.job = job
+        self._queue(stream, stream.answer.opening())
+        if conn.stream is stream:
+            state.scheduler.submit(job)
+
+    def _limited(self) -> Reply | None:
+        scheduler = self.state.scheduler
+        inflight = len(scheduler.running) + len(scheduler.waiting)
+        if self._max_inflight and inflight >= self._max_inflight:
+            return refusal(self.state.persona, "busy", {})
+        return None
+
+    def _faults(self, request: Request, trace: Trace) -> list[Named]:
+        faults = [fault for fault in self.options.faults if fault.applies(trace.id)]
+        asked = request.headers.get("x-fault")
+        if asked:
+            faults += [fault for fault in parse_faults(asked) if fault.applies(trace.id)]
+        if self.options.gzip and "gzip" in request.headers.get("accept-encoding", ""):
+            faults.append(Named("gzip", "hold"))
+        trace.fault = ";".join(fault.name for fault in faults) or None
+        return faults
+
+    def _begin(
+        self,
+        conn: Connection,
+        request: Request,
+        trace: Trace,
+        order: Order,
+        faults: list[Named],
+        *,
+        chat: bool,
+    ) -> Stream:
+        state = self.state
+        keep = request.keep_alive and self.options.keep_alive
+        stream = Stream(conn, trace, trace.id % len(state.workers), keep_alive=keep)
+        number = f"{'chatcmpl' if chat else 'cmpl'}-{trace.id:016x}"
+        answer = Answer(
+            state.persona,
+            Ids(number, state.created_s, self.options.model, chat),
+            streamed=order.streamed,
+            include_usage=order.include_usage,
+            continuous_usage=order.continuous_usage,
+            offset=order.offset,
+            prompt_tok=order.prompt_tok,
+            output_tok=order.output_tok,
+            faults=faults,
+            extra_headers=None if keep else {"Connection": "close"},
+        )
+        stream.answer, stream.reason, stream.offset = answer, order.reason, order.offset
+        trace.prompt_tok, trace.cached_tok = order.prompt_tok, order.cached_tok
+        trace.streamed = order.streamed
+        if self.options.keep_token_times:
+            trace.times = array("q")
+        conn.stream = stream
+        return stream
+
+    def _deliver(self, job: Job, count: int, due_ns: int) -> None:
+        stream: Stream = job.owner
+        if not stream.fast or job.state != "running":
+            self._emit(stream, job, count, due_ns)
+            return
+        text = self._phrases[(stream.offset + job.sent_tok - count) & 255]
+        data = stream.head + text + stream.tail
+        conn = stream.conn
+        if conn.out:
+            conn.out += data
+        else:
+            try:
+                sent = stream.send(data)
+            except _BLOCKED:
+                sent = 0
+            except OSError:
+                self.net.drop(conn)
+                return
+            if sent != len(data):
+                self.net.keep(conn, data[sent:])
+        now = now_ns()
+        trace = stream.trace
+        trace.last_ns = now
+        trace.tokens += count
+        if now - due_ns > trace.lateness_max_ns:
+            trace.lateness_max_ns = now - due_ns
+        if trace.times is not None:
+            trace.times.append(now)
+            trace.times.append(count)
+
+    def _emit(self, stream: Stream, job: Job, count: int, due_ns: int) -> None:
+        """Send the first token, the last, and any that a fault or a proxy has a hand in."""
+        first, last = job.sent_tok == count, job.state == "done"
+        trace, answer = stream.trace, stream.answer
+        if first:
+            count_first(self.state, stream.worker, job)
+            trace.started_ns, trace.first_due_ns = job.started_ns, job.first_due_ns
+        usage = Usage(
+            job.prompt_tok,
+            job.sent_tok,
+            job.cached_tok,
+            prompt_ms=(job.first_due_ns - job.started_ns) / 1e6,
+            predicted_ms=(due_ns - job.first_due_ns) / 1e6,
+        )
+        if last:
+            trace.finish = stream.reason
+            count_end(self.state, stream.worker, job, stream.reason)
+        parts = answer.emission(job.sent_tok - count, count, usage, stream.reason if last else None)
+        lateness_ns = self._queue(stream, parts, due_ns)
+        if answer.streamed:
+            trace.lateness_max_ns = max(trace.lateness_max_ns, lateness_ns)
+        if first and not last and answer.plain and self._short_cut:
+            head, tail = answer.edges()
+            size = len(head) + len(self._phrases[0]) + len(tail)
+            stream.head, stream.tail = b"%x\r\n%b" % (size, head), tail + b"\r\n"
+            stream.fast = True
+
+    def _queue(self, stream: Stream, parts: list[Part], due_ns: int = 0) -> int:
+        """Write parts, or queue them behind those that wait; return now − due."""
+        if stream.answer.script is not None:
+            stream.outbox.extend(parts)
+            self._pump(stream)
+        elif parts:
+            self.net.write(stream.conn, b"".join(part.data or b"" for part in parts))
+            tokens = sum(part.tokens for part in parts)
+            if tokens:
+                self._stamp(stream, tokens)
+            if parts[-1].kind in ("end", "body"):
+                self._complete(stream)
+        return now_ns() - due_ns
+
+    def _pump(self, stream: Stream) -> None:
+        """Write the parts whose time has come."""
+        outbox, conn = stream.outbox, stream.conn
+        while outbox and not stream.waiting and conn.stream is stream:
+            part = outbox[0]
+            if part.wait_ns:
+                at_ns = (stream.written_ns or now_ns()) + part.wait_ns
+                part.wait_ns = 0
+                if at_ns > now_ns():
+                    stream.waiting = True
+                    self.net.at(at_ns, lambda: self._resume_pump(stream))
+                    return
+            outbox.popleft()
+            if part.data:
+                self.net.write(conn, part.data)
+            stream.written_ns = now_ns()
+            if conn.stream is not stream:
+                return
+            if part.tokens:
+                self._stamp(stream, part.tokens)
+            if part.after is not None:
+                self._sever(stream, part.after)
+            elif part.kind in ("end", "body"):
+                self._complete(stream)
+
+    def _resume_pump(self, stream: Stream) -> None:
+        stream.waiting = False
+        self._pump(stream)
+
+    def _stamp(self, stream: Stream, tokens: int) -> None:
+        now, trace = now_ns(), stream.trace
+        if trace.first_ns < 0:
+            trace.first_ns = now
+        trace.last_ns = now
+        trace.tokens += tokens
+        if trace.times is not None:
+            trace.times.extend((now, tokens))
+
+    def _sever(self, stream: Stream, how: str) -> None:
+        conn = stream.conn
+        if how == "half_close":
+            self.net.half_close(conn)
+            self._close_books(stream)
+            return
+        conn.stream = None
+        self._close_books(stream)
+        if how == "reset":
+            self.net.drop(conn, reset=True)
+        else:
+            self.net.end(conn)
+
+    def _complete(self, stream: Stream) -> None:
+        """The answer is written: the connection is free for the next request."""
+        conn = stream.conn
+        conn.stream = None
+        self._close_books(stream)
+        self._after(conn, keep_alive=stream.keep_alive)
+
+    def _close_books(self, stream: Stream) -> None:
+        """Close the books of a stream; a job that still runs is cancelled."""
+        trace, job = stream.trace, stream.job
+        stream.outbox.clear()
+        if trace.ended_ns < 0:
+            trace.ended_ns = now_ns()
+        if job is None:
+            return
+        stream.job = None
+        if job.state in ("waiting", "running"):
+            self.state.scheduler.cancel(job, now_ns())
+            trace.finish = "abort"
+            count_end(self.state, stream.worker, job, "abort")
+        trace.started_ns, trace.preemptions = job.started_ns, job.preemptions
+        trace.first_due_ns, trace.last_due_ns = job.first_due_ns, job.last_due_ns
+
+    def _arm_events(self, first_ns: int) -> None:
+        """Set the timers of what is to happen once, counted from the first request's arrival."""
+        options = self.options
+        self.state.first_request_ns = first_ns
+        planned = (
+            (options.stall_at_ns, self._stall),
+            (options.counter_reset_at_ns, self._reset_counters),
+            (options.preempt_at_ns, self._preempt),
+        )
+        for after_ns, happen in planned:
+            if after_ns is not None:
+                at_ns = first_ns + after_ns
+                self.net.at(at_ns, partial(happen, at_ns))
+
+    def _stall(self, at_ns: int) -> None:
+        self.state.scheduler.stall(at_ns, self.options.stall_ns)
+
+    def _preempt(self, at_ns: int) -> None:
+        scheduler = self.state.scheduler
+        scheduler.preempt(at_ns, max(1, len(scheduler.running) // 2))
+
+    def _reset_counters(self, at_ns: int) -> None:
+        reset(self.state, at_ns)

@@ -22,7 +22,7 @@ from concbench.plan.splitmix import derive
 
 WARMUP_OUTPUT_TOK = 32
 DISAGREE = 0.10
-"""Relative difference of the first two rounds from which the engine counts as not yet warm."""
+"""How much faster (log ratio) the second round must be for the first to count as cold."""
 
 FALLBACK_STEP_S = 0.02
 """Taken where nothing showed the pace, as when answers are not streamed."""
@@ -106,7 +106,8 @@ def burst(
             if campaign.interrupted:
                 campaign.ended_by[cell.cell] = "interrupt"
                 break
-            if _still_cold(campaign.rounds[cell.cell]) and cell.cell not in rewarmed:
+            warming = options.rounds > 2 and cell.cell not in rewarmed
+            if warming and still_cold(campaign.rounds[cell.cell]):
                 rewarmed.add(cell.cell)
                 _discard(campaign, cell, on_discard)
                 runner.one_round(cell, "warmup")
@@ -157,14 +158,16 @@ def start_pace(wave: Round) -> StartPace | None:
     return StartPace(steps[len(steps) // 2] / 1e9, (max(firsts) - min(firsts)) / 1e9)
 
 
-def _still_cold(rounds: Sequence[Round]) -> bool:
-    """Whether exactly two rounds are there and they disagree by more than a warm engine does."""
+def still_cold(rounds: Sequence[Round]) -> bool:
+    """Whether exactly two rounds are there and the second was faster by more than a warm engine is.
+
+    Warming up only ever makes an engine faster; a second round that is slower has other reasons,
+    which more rounds will show and a warm-up would hide.
+    """
     if len(rounds) != 2:
         return False
-    rates = [batch_tok_per_s(r) for r in rounds]
-    if any(rate is None or rate <= 0 for rate in rates):
-        return False
-    return abs(math.log(rates[1] / rates[0])) > DISAGREE  # type: ignore[operator]
+    first, second = (batch_tok_per_s(each) for each in rounds)
+    return bool(first and second and math.log(second / first) > DISAGREE)
 
 
 def _discard(campaign: Campaign, cell: Cell, on_discard: OnDiscard) -> None:

@@ -52,7 +52,7 @@ bench: $(VENV)/.test
 	$(BIN)/python -m bench
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict -q
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
 
 clean:
 	rm -rf $(VENV) site studies

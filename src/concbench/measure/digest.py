@@ -200,17 +200,15 @@ def _error(response: _Response, outcome: StreamOutcome) -> tuple[str | None, str
         return None, None
     if status is not None and status != 200:
         location = response.framer.headers.get("location")
-        detail = outcome.error_detail or _text(bytes(response.body))
-        return f"http_{status}", f"to {location}" if location and 300 <= status < 400 else detail
+        said = outcome.error_detail or _text(bytes(response.body))
+        return f"http_{status}", f"to {location}" if location and 300 <= status < 400 else said
+    elapsed_s = ((raw.end_ns or 0) - (raw.sent_ns or 0)) / 1e9
+    detail = outcome.error_detail or raw.detail or f"after {elapsed_s:.1f} s"
     if raw.ending not in ("complete", "truncated"):
-        return raw.ending, raw.detail or outcome.error_detail
-    if outcome.error_kind:
-        elapsed = (raw.end_ns or 0) - (raw.sent_ns or 0)
-        detail = outcome.error_detail or f"after {elapsed / 1e9:.1f} s"
-        return outcome.error_kind, detail
-    if raw.ending == "truncated":
-        return "truncated", raw.detail
-    return None, None
+        return raw.ending, raw.detail or detail
+    if raw.ending == "truncated" and outcome.error_kind != "in_stream_error":
+        return "truncated", detail  # a body that was cut is unreadable because it was cut
+    return (None, None) if outcome.error_kind is None else (outcome.error_kind, detail)
 
 
 def _text(body: bytes) -> str | None:

@@ -33,13 +33,16 @@ def base_install() -> tuple[int, float]:
         constraints = ROOT / "constraints.txt"
         command = [*pip, "install", "-c", constraints, ROOT]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-        listed = subprocess.run([*pip, "list"], check=True, capture_output=True, text=True)
-        names = [line.split()[0].lower() for line in listed.stdout.splitlines()[2:] if line.split()]
+        freeze = [python, "-m", "pip", "--disable-pip-version-check", "list", "--format=freeze"]
+        listed = subprocess.run(freeze, check=True, capture_output=True, text=True)
+        names = [line.partition("==")[0].lower() for line in listed.stdout.split()]
         bytes_used = 0
         for path in (Path(folder) / "lib").rglob("*"):
             if path.is_file() and not {"pip", "setuptools", "pkg_resources"} & set(path.parts):
                 bytes_used += path.stat().st_size
-    return len([n for n in names if n not in ("pip", "setuptools")]), bytes_used / 1e6
+    ours = [name for name in names if name not in ("pip", "setuptools")]
+    assert "concbench" in ours, names
+    return len(ours), bytes_used / 1e6
 
 
 def main() -> int:

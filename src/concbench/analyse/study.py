@@ -11,6 +11,9 @@ from concbench.domain import Cell, Doubt, Round, TargetFacts
 from concbench.result import CellResult, Result, WorkloadResult
 
 
+SEVERITY_ORDER = {"fatal": 0, "warning": 1, "note": 2}
+
+
 @dataclass(frozen=True, slots=True)
 class StudyFacts:
     """What a result needs besides rounds: where they come from and what they were measured with.
@@ -70,7 +73,7 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
         targets=dict(facts.targets),
         machine=dict(facts.machine),
         workload=_workload([each for group in order for each in group], facts.seed),
-        doubts=_merged(doubts),
+        doubts=sorted(doubts, key=lambda doubt: SEVERITY_ORDER[doubt.severity]),
         corrections=list(facts.corrections),
         cells=results,
     )
@@ -98,19 +101,6 @@ def _workload(rounds: Sequence[Round], seed: int) -> WorkloadResult | None:
         ignore_eos=first.ignore_eos,
         extra_body=first.extra_body,
     )
-
-
-def _merged(doubts: Sequence[Doubt]) -> list[Doubt]:
-    """Order by severity; a note that says the same of every cell is said once."""
-    seen: set[tuple[str, str, str | None]] = set()
-    kept: list[Doubt] = []
-    for doubt in doubts:
-        key = (doubt.code, doubt.message, None if doubt.severity == "note" else doubt.cell)
-        if key not in seen:
-            seen.add(key)
-            kept.append(doubt)
-    rank = {"fatal": 0, "warning": 1, "note": 2}
-    return sorted(kept, key=lambda doubt: rank[doubt.severity])
 
 
 def exit_code(result: Result) -> int:

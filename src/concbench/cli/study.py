@@ -40,6 +40,7 @@ class OpenStudy:
     writer: StudyWriter
     seed: int
     written: int = 0
+    closed: bool = False
 
     def keep(self, finished: Round) -> None:
         """Store a round."""
@@ -71,7 +72,12 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
     study = OpenStudy(folder, writer, seed)
     try:
         with writer:
-            yield study
+            try:
+                yield study
+            except KeyboardInterrupt:
+                if study.written and not study.closed:
+                    writer.finish(interrupted=True)
+                raise
     except BaseException:
         if not study.written:
             _remove(folder, existed=existed)
@@ -126,6 +132,7 @@ def conclude(
     for cell, why in ended_by.items():
         study.writer.note("ended_by", {"cell": cell, "ended_by": why})
     study.writer.finish(interrupted=interrupted)
+    study.closed = True
     result = result_of(study.folder)
     deliver(args, result, study.folder)
     return exit_code(result)

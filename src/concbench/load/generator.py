@@ -30,6 +30,7 @@ OFFSET_EVERY_TICKS = 20
 CONNECTING_AT_ONCE = 64
 SPARE_FILES = 64
 SPIN_NS = 1_500_000
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ def run(plan: LoadPlan) -> RawRound:
     """
     ensure_files(len(plan.scripts))
     loop = _new_loop()
+    # Closing the loop would leave the default actions behind, with which SIGTERM simply kills.
+    handlers = [(n, signal.getsignal(n)) for n in _SIGNALS] if plan.handle_signals else []
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -126,6 +129,8 @@ def run(plan: LoadPlan) -> RawRound:
         gc.enable()
         gc.unfreeze()
         loop.close()
+        for number, handler in handlers:
+            signal.signal(number, handler)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -206,7 +211,7 @@ class Generator:
 
     def _watch_signals(self) -> None:
         if self._plan.handle_signals:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _SIGNALS:
                 self.loop.add_signal_handler(number, self.interrupt)
 
     def interrupt(self) -> None:

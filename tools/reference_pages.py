@@ -1,0 +1,139 @@
+"""The reference pages of the documentation, generated from the code when the site is built.
+
+An mkdocs hook (`hooks:` in mkdocs.yml): nothing generated is committed, so nothing can be stale.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from argparse import SUPPRESS
+from typing import Any
+
+import msgspec
+
+from concbench import errors, result
+from concbench.analyse.severity import FATAL_ABOVE, SEVERITY
+from concbench.cli.main import COMMANDS, command_parser
+from concbench.domain import Doubt, Estimate, Summary, TargetFacts
+from concbench.report.definitions import DEFINITIONS
+from concbench.report.doubts_text import ADVICE
+from concbench.store.schema import data_dictionary
+
+OWN_PARSER = ("reference",)
+"""Commands whose options are not declared with the shared parser."""
+
+
+def commands() -> str:
+    """Return a page with every command and option."""
+    parts = ["# Commands\n"]
+    for name, (_, line) in COMMANDS.items():
+        parts.append(f"## concbench {name}\n\n{line[0].upper()}{line[1:]}.\n")
+        if name in OWN_PARSER:
+            parts.append(f"Its options: `concbench {name} --help`.\n")
+            continue
+        parser = command_parser(name)
+        parts.append(f"{parser.description}\n")
+        for group in parser._action_groups:
+            actions = [a for a in group._group_actions if a.help != SUPPRESS and a.dest != "help"]
+            if actions:
+                parts.append("| | |\n|---|---|")
+                parts += [f"| `{_invocation(a)}` | {_cell(_help(a))} |" for a in actions]
+                parts.append("")
+    return "\n".join(parts)
+
+
+def _invocation(action: Any) -> str:
+    value = action.metavar or (("|".join(map(str, action.choices))) if action.choices else "")
+    if not action.option_strings:
+        return str(value or action.dest)
+    takes_value = action.nargs != 0
+    text = ", ".join(action.option_strings)
+    return f"{text} {value or action.dest.upper()}" if takes_value and value else text
+
+
+def _help(action: Any) -> str:
+    return (action.help or "") % {"default": action.default, "prog": ""}
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;")
+
+
+def doubts() -> str:
+    """Return a page with every doubt: severity, effect, what to do."""
+    rows = ["# Doubts\n", "| code | severity | what it means and what to do |", "|---|---|---|"]
+    for code, severity in sorted(SEVERITY.items()):
+        above = FATAL_ABOVE.get(code) if isinstance(FATAL_ABOVE, dict) else code in FATAL_ABOVE
+        shown = f"{severity}, fatal above 1 % of requests" if above else severity
+        rows.append(f"| `{code}` | {shown} | {_cell(_both(code))} |")
+    return "\n".join(rows) + "\n"
+
+
+def _both(code: str) -> str:
+    return f"{ADVICE[code].effect} {ADVICE[code].action}"
+
+
+def definitions() -> str:
+    """Return a page with how each number is defined."""
+    rows = ["# Definitions\n"]
+    for known in DEFINITIONS.values():
+        unit = f" ({known.unit})" if known.unit else ""
+        rows.append(f"## {known.name}{unit}\n\n{known.text}\n\n`{known.formula}`\n")
+    return "\n".join(rows)
+
+
+def result_json() -> str:
+    """Return a page with every key of the result JSON, structure by structure."""
+    rows = ["# Result JSON\n", f"Schema `{result.SCHEMA}`.\n"]
+    structs = [s for _, s in inspect.getmembers(result, inspect.isclass) if _is_own(s)]
+    for struct in [*structs, TargetFacts, Doubt, Estimate, Summary]:
+        rows.append(f"## {struct.__name__}\n\n{inspect.getdoc(struct)}\n")
+        rows += ["| key | type |", "|---|---|"]
+        hints = typing.get_type_hints(struct)
+        rows += [f"| `{key}` | `{_type(hints[key])}` |" for key in struct.__struct_fields__]
+        rows.append("")
+    return "\n".join(rows)
+
+
+def _is_own(struct: Any) -> bool:
+    return issubclass(struct, msgspec.Struct) and struct.__module__ == result.__name__
+
+
+def _type(hint: Any) -> str:
+    text = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+    return re.sub(r"(typing|concbench\.\w+)\.", "", text).replace("|", "\\|")
+
+
+def study_tables() -> str:
+    """Return a page with the columns of a study's tables."""
+    columns = ("table", "column", "type", "unit", "null", "meaning")
+    rows = ["# Study tables\n", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    for row in data_dictionary():
+        rows.append("| " + " | ".join(_cell(row[column]) for column in columns) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def exit_codes() -> str:
+    """Return a page with the tree of errors and their exit codes."""
+    return f"# Errors and exit codes\n\n{inspect.getdoc(errors)}\n"
+
+
+PAGES = {
+    "commands": commands,
+    "doubts": doubts,
+    "definitions": definitions,
+    "result": result_json,
+    "tables": study_tables,
+    "errors": exit_codes,
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages to the site (called by mkdocs)."""
+    from mkdocs.structure.files import File
+
+    for name, make in PAGES.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=make()))
+    return files

@@ -22,7 +22,7 @@ from concbench.load.script import Once, Outgoing
 from concbench.wire.http import render_request
 
 STREAMS, TOKENS, PAIRS = 1024, 128, 4
-LIMIT = 1.6
+LIMIT = 1.4
 
 
 def request(url: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
 import urllib.request
@@ -29,9 +30,10 @@ def reference(*options: str) -> Iterator[str]:
                 child.kill()
 
 
-def truth(url: str) -> list[dict[str, Any]]:
-    """Return what the server says happened, a dict a request."""
-    with urllib.request.urlopen(f"{url}/truth") as answer:
+def truth(url: str, ca: str | None = None) -> list[dict[str, Any]]:
+    """Return what the server says happened, a dict a request; `ca` for one with TLS."""
+    tls = ssl.create_default_context(cafile=ca) if ca else None
+    with urllib.request.urlopen(f"{url}/truth", context=tls) as answer:
         return json.load(answer)["requests"]
 
 

@@ -213,7 +213,8 @@ class RoundInstrument(Struct, frozen=True, kw_only=True):
 
     `read_lateness_ns` holds user stamp − kernel stamp for every stamped read, thinned to at most
     100,000; `loop_lag_ns` the event loop's lateness at each tick. `client_cpu` is CPU seconds per
-    second of the round. `offset_steps_ns` is the largest step of realtime − monotonic.
+    second of the round. `offset_steps_ns` is the largest step of realtime − monotonic. Where
+    several machines carried the load, their clocks agree within `clock_bound_ns`.
     """
 
     stamp: StampKind
@@ -225,6 +226,7 @@ class RoundInstrument(Struct, frozen=True, kw_only=True):
     client_cpu: float | None = None
     offset_step_ns: int = 0
     received_bytes: int = 0
+    clock_bound_ns: int | None = None
 
 
 class Round(Struct, frozen=True, kw_only=True):

@@ -75,7 +75,10 @@ class Running(Struct, kw_only=True):
 
 
 class Steady(Struct, kw_only=True):
-    """The window behind the headline; `reason` says why there is none."""
+    """The window behind the headline; `reason` says why there is none.
+
+    `headline` is `client`, or `server` where the two disagree and the ledger balances.
+    """
 
     found: bool
     estimand: str | None = None
@@ -86,10 +89,15 @@ class Steady(Struct, kw_only=True):
     method: str | None = None
     running: Running | None = None
     decoding_mean: float | None = None
+    headline: str | None = None
 
 
 class Server(Struct, kw_only=True):
-    """The server's own accounting over the same window."""
+    """The server's own accounting over the same window.
+
+    `scrape_ms` is what reading it cost the server, `log_windows` the engine's own reports that
+    were wholly at N running requests.
+    """
 
     source: str = "none"
     output_tok_per_s: Estimate | None = None
@@ -100,6 +108,9 @@ class Server(Struct, kw_only=True):
     cached_tok: int | None = None
     kv_usage_max: float | None = None
     acceptance: dict[str, Any] | None = None
+    running_max: float | None = None
+    scrape_ms: dict[str, Any] | None = None
+    log_windows: dict[str, Any] | None = None
 
 
 class Instrument(Struct, kw_only=True):
@@ -113,10 +124,24 @@ class Instrument(Struct, kw_only=True):
     min_rtt_ms: float | None = None
     client_cpu: float | None = None
     ceiling_tok_per_s: float | None = None
+    start_spread_ms: float | None = None
+    clock_bound_ms: float | None = None
+
+
+class DecodeAtN(Struct, kw_only=True):
+    """decode@N inside a closed loop: over the segments in which exactly N streams generated."""
+
+    tok_per_s: Estimate
+    observed_s: float
+    segments: int
 
 
 class CellResult(Struct, kw_only=True):
-    """One cell with everything that is known of it."""
+    """One cell with everything that is known of it.
+
+    `decode_at_n` and `start_wave` (TTFT of each worker's first request, ms) are of closed loops,
+    `saturation` of open ones; `goodput` needs objectives.
+    """
 
     cell: str
     lane: str
@@ -139,6 +164,10 @@ class CellResult(Struct, kw_only=True):
     overlap: float | None = None
     instrument: Instrument
     sanity: dict[str, Any] | None = None
+    decode_at_n: DecodeAtN | None = None
+    start_wave: Summary | None = None
+    saturation: dict[str, Any] | None = None
+    goodput: dict[str, Any] | None = None
 
 
 class VerdictResult(Struct, kw_only=True):

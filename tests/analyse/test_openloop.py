@@ -67,3 +67,22 @@ def test_nothing_arrived():
     assert judge(as_round([], arrival="poisson"), []) is None
     result, _ = cell_result([as_round([], arrival="poisson", concurrency=0)])
     assert result.steady.reason == "fewer than two arrivals"
+
+
+def test_saturation_tells_what_was_asked_sent_and_kept():
+    held, _ = cell_result([poisson(1.5, 120, seed=seed) for seed in (1, 2, 3)])
+    found = held.saturation
+    assert found is not None
+    assert (found["state"], found["asked_rps"]) == ("stable", 1.5)
+    assert found["sent_rps"] == pytest.approx(found["scheduled_rps"])
+    assert found["sent_rps"] == pytest.approx(1.5, rel=0.15)
+    assert abs(found["queue_slope_per_s"]) < 0.05
+    assert found["completions_per_arrival"] > 0.95
+    over, _ = cell_result([poisson(8, 60), poisson(8, 60, seed=2), poisson(1, 4)])
+    assert over.saturation is not None
+    assert over.saturation["state"] == "saturated"
+    split, _ = cell_result([poisson(8, 60), poisson(1.5, 120)])
+    assert split.saturation is not None
+    assert split.saturation["state"] == "saturated"
+    burst, _ = cell_result([as_round([], concurrency=1)])
+    assert burst.saturation is None

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from concbench.analyse.cell import cell_result
-from concbench.analyse.server import growth, series, went_back
+from concbench.analyse.counters import fell, growth, points, series
 from concbench.domain import Round, ServerSample
 from tests.analyse.simulate import MS, Engine, S, burst
 
@@ -76,11 +76,11 @@ def test_without_samples_nothing_is_claimed():
     assert "client_server_disagree" not in doubts
 
 
-def test_restart_shows_in_the_counter():
+def test_a_counter_that_fell_has_no_growth():
     round_ = burst(ENGINE, 4, 200)
     samples = [sample(0, 500), sample(S, 20)]
     result, doubts = judged(msgspec.structs.replace(round_, samples=samples))
-    assert "server_restarted" in doubts
+    assert "counters_unusable" in doubts
     assert result.ledger.generated is None
 
 
@@ -94,7 +94,7 @@ def test_replicas_add_up_and_unknown_values_are_skipped():
     assert series(samples, "generated_tok") == [(S, 12), (3 * S, 20)]
     assert growth(samples, "generated_tok") == 8
     assert growth(samples[:2], "generated_tok") is None
-    assert not went_back(samples, "generated_tok")
+    assert fell(points(samples, "generated_tok")) is None
 
 
 def test_gauges_preemptions_and_acceptance():
@@ -114,4 +114,7 @@ def test_gauges_preemptions_and_acceptance():
     assert (server.running_mean, server.waiting_max, server.kv_usage_max) == (3.5, 2, 0.4)
     assert server.preemptions == 2
     assert "preempted" in doubts
-    assert server.acceptance == {"mean_len": 3.5, "rate": None, "per_position": None}
+    assert server.running_max == 4
+    assert server.acceptance is not None
+    assert (server.acceptance["mean_len"], server.acceptance["rate"]) == (3.5, None)
+    assert server.acceptance["content"] == "prose"

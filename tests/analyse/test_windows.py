@@ -116,8 +116,9 @@ def test_closed_loop_recovers_the_sustained_rate():
     cycle = n * 0.060 + (length - 1) * (0.020 + n * 0.00025)
     assert window.tok_per_s == pytest.approx(n * length / cycle, rel=0.01)
     assert window.running == (n, n, n)
-    assert len(window.batches) >= 8
-    assert mean(window.batches) == pytest.approx(window.tok_per_s, rel=1e-3)
+    assert window.spread is not None
+    assert window.spread.batches >= 8
+    assert window.spread.half_width() < 0.005
     decode = decode_at(streams_of(round_), n)
     assert decode is not None
     assert decode.tok_per_s == pytest.approx(true_rate(n), rel=0.03)

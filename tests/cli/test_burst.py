@@ -12,6 +12,7 @@ import pytest
 
 from concbench.cli.main import main
 from concbench.store.read import open_study
+from tests.cli.reading import assert_sound
 from tests.servers import reference_server
 
 
@@ -34,7 +35,7 @@ def test_the_numbers_are_the_servers_own(
     out = tmp_path / "study"
     words = ["--levels", "1,4", "--rounds", "3", "--output-tokens", "80", "--out", str(out)]
     code, result = burst(capsys, server, *words)
-    assert code == 0, [d for d in result["doubts"] if d["severity"] == "fatal"]
+    assert_sound(code, result)
     one, four = result["cells"]
     assert (one["concurrency"], four["concurrency"]) == (1, 4)
     assert one["requests"]["ok"] == one["requests"]["sent"] == 3

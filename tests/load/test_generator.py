@@ -14,6 +14,7 @@ from concbench.errors import UsageError
 from concbench.load import generator, stamps
 from concbench.load.generator import LoadPlan, Progress, RawRound, resolve, run
 from concbench.load.script import Once, Outgoing, Refill
+from concbench.measure.stamped import to_monotonic
 from concbench.wire.http import render_request
 from tests.load.server import SSE_HEAD, chunk, serving
 
@@ -62,7 +63,7 @@ def test_a_burst_keeps_every_byte_and_its_order_in_time() -> None:
 def test_kernel_stamps_lie_between_sending_and_reading() -> None:
     with serving(stream_three) as address:
         raw = go(address, [Once(REQUEST) for _ in range(4)])
-    stamped = stamps.to_monotonic(raw.log.kernel, raw.offsets)
+    stamped = to_monotonic(raw.log.kernel, raw.offsets)
     assert len(stamped) == len(raw.log)
     sent = {r.number: r.sent_ns or 0 for r in raw.requests}
     slack_ns = 2_000_000  # the two clocks are compared by a bracketed offset
@@ -74,7 +75,7 @@ def test_kernel_stamps_lie_between_sending_and_reading() -> None:
 def test_user_stamps_alone_where_asked() -> None:
     with serving(stream_three) as address:
         raw = go(address, [Once(REQUEST)], stamp="user")
-    assert set(stamps.to_monotonic(raw.log.kernel, raw.offsets)) == {0}
+    assert set(to_monotonic(raw.log.kernel, raw.offsets)) == {0}
 
 
 def test_a_closed_loop_refills_on_the_same_connection() -> None:
@@ -209,3 +210,37 @@ def test_too_many_streams_for_the_hard_limit_is_said_before_anything_is_sent(
     monkeypatch.setattr(generator.resource, "getrlimit", lambda _: (100, 100))
     with pytest.raises(UsageError, match="hard limit is 100"):
         generator.ensure_files(1000)
+
+
+def test_a_kept_connection_that_was_closed_unsaid_is_no_failure_and_on_record() -> None:
+    def closing_unsaid(sock: socket.socket, request: bytes, number: int) -> None:
+        stream_three(sock, request, number)
+        sock.shutdown(socket.SHUT_RDWR)
+
+    with serving(closing_unsaid) as address:
+        raw = go(address, [Refill(iter([REQUEST] * 30)) for _ in range(3)])
+    assert [r.ending for r in raw.requests] == ["complete"] * 90
+    assert all(r.connect_ns for r in raw.requests)
+
+
+def test_a_server_that_drops_a_request_on_a_new_connection_failed_it() -> None:
+    def dropping(sock: socket.socket, request: bytes, number: int) -> None:
+        if number:
+            sock.shutdown(socket.SHUT_RDWR)
+            return
+        stream_three(sock, request, number)
+
+    with serving(dropping) as address:
+        raw = go(address, [Refill(iter([REQUEST] * 4))])
+    # Each second request on a connection meets its end, and is answered on a new one.
+    assert [r.ending for r in raw.requests] == ["complete"] * 4
+    assert [r.stale for r in raw.requests] == [False, True, True, True]
+
+    def never(sock: socket.socket, request: bytes, number: int) -> None:
+        del request, number
+        sock.shutdown(socket.SHUT_RDWR)
+
+    with serving(never) as address:
+        raw = go(address, [Refill(iter([REQUEST] * 2))])
+    assert {r.ending for r in raw.requests} <= {"no_response", "reset"}
+    assert not any(r.stale for r in raw.requests)

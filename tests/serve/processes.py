@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import psutil
 
 from concbench.clock import now_ns, sleep_s
-from concbench.serve.process import has_life
+from concbench.serve.family import has_life
 
 
 def all_end(processes: Sequence[psutil.Process], timeout_s: float = 10.0) -> bool:

@@ -95,5 +95,5 @@ def test_a_dead_child_is_an_error_at_once():
 
 
 def test_the_deadline_names_the_last_answer():
-    with pytest.raises(NotReady, match=r"no token in 0 s; last: 503 Loading model"):
+    with pytest.raises(NotReady, match=r"no token in 0\.1 s; last: 503 Loading model"):
         waiting([Reply(503, {"error": {"message": "Loading model"}})], deadline_s=0.1)

@@ -109,11 +109,13 @@ def test_kill_9_of_the_tool_leaves_nothing_running(tmp_path):
 def test_every_flag_is_one_the_engine_has():
     code = (
         "import xllamacpp\n"
-        "from concbench.serve.llamacpp_child import CACHE_TYPES, FLAGS, FLASH, _set\n"
-        "samples = {'int': 1, 'float': 0.5, 'bool': True, 'str': 'x', 'list': 'x', 'set': 'x'}\n"
+        "from concbench.serve.llamacpp_child import CACHE_TYPES, FLAGS, FLASH, SPEC_TYPES, _set\n"
+        "samples = {'int': 1, 'float': 0.5, 'bool': True, 'not': True, 'str': 'x'}\n"
+        "samples |= {'list': 'x', 'set': 'x', 'onoff': 'on'}\n"
         "params = xllamacpp.CommonParams()\n"
         "for flag, (path, kind) in FLAGS.items():\n"
-        "    choices = {'cache': CACHE_TYPES, 'flash': FLASH}.get(kind) or [samples[kind]]\n"
+        "    named = {'cache': CACHE_TYPES, 'flash': FLASH, 'spec': SPEC_TYPES}\n"
+        "    choices = named.get(kind) or [samples[kind]]\n"
         "    for value in choices:\n"
         "        before = params\n"
         "        for name in path.split('.'):\n"

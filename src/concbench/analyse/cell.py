@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from concbench.analyse.agree import agreement_pct_of, disagrees
+from concbench.analyse.batches import Spread
 from concbench.analyse.doubts import doubts_of
-from concbench.analyse.estimate import mean_estimate, summary, widen
-from concbench.analyse.evidence import Evidence, gather
+from concbench.analyse.estimate import MIN_ROUNDS_FOR_INTERVAL, mean_estimate, summary, widen
+from concbench.analyse.evidence import Evidence, first_wave, gather
+from concbench.analyse.goodput import goodput
 from concbench.analyse.instrument import instrument
+from concbench.analyse.openloop import saturation
 from concbench.analyse.rates import batch_tok_per_s, burst_wall_ns
-from concbench.analyse.server import balances, ledger, server_view
+from concbench.analyse.server import server_view
 from concbench.analyse.streams import pooled
-from concbench.analyse.windows import NoWindow, Window, is_ragged
-from concbench.domain import Cell, CellOutcome, Doubt, Estimate, RequestRecord, Round, TargetFacts
+from concbench.analyse.windows import NoWindow, Window, decode_at, is_ragged
+from concbench.domain import (
+    Cell,
+    CellOutcome,
+    Doubt,
+    Estimate,
+    RequestRecord,
+    Round,
+    Summary,
+    TargetFacts,
+)
+from concbench.engines.spec import Trap
+from concbench.plan.levels import Slo
 from concbench.result import (
     CellResult,
     Client,
+    DecodeAtN,
     Instrument,
     Ledger,
     Requests,
@@ -45,12 +62,15 @@ def cell_result(
     template_tok: int = 0,
     ceiling_tok_per_s: float | None = None,
     ended_by: str | None = None,
+    traps: Sequence[Trap] = (),
+    slos: Sequence[Slo] = (),
 ) -> tuple[CellResult, list[Doubt]]:
     """Return the cell's result and its doubts.
 
     `rounds` are the cell's rounds of every phase; only the measured ones count. `baseline` is the
     cell of N = 1 at the same lane and context, for the overlap. `target_half_width` is a share,
-    such as 0.01. Raises ValueError without a round.
+    such as 0.01, `traps` are those known of the lane, `slos` the objectives of goodput. Raises
+    ValueError without a round.
     """
     seen = gather(
         rounds,
@@ -59,24 +79,33 @@ def cell_result(
         ceiling_tok_per_s=ceiling_tok_per_s,
         target_half_width=target_half_width,
         ended_by=ended_by,
+        traps=traps,
     )
     steady, headline = _steady(seen)
-    book = ledger(seen.rounds, seen.streams)
+    agreement_pct = agreement_pct_of(seen)
+    server = server_view(seen.rounds, seen.windows, seen.agreed)
+    if steady.found:
+        steady.headline = "server" if disagrees(seen, agreement_pct) else "client"
+    outcome, detail = _outcome(seen)
     result = CellResult(
         **_identity(seen.cell),
         rounds=len(seen.rounds),
-        outcome=_outcome(seen)[0],
-        outcome_detail=_outcome(seen)[1],
+        outcome=outcome,
+        outcome_detail=detail,
         ended_by=ended_by,
         requests=_requests(seen),
         tokens=_tokens(seen.ok),
-        ledger=book,
+        ledger=seen.books.ledger,
         client=_client(seen, headline),
         steady=steady,
-        server=server_view(seen.rounds, seen.windows, seen.agreed),
-        agreement_pct=_agreement_pct(seen, book),
+        server=server,
+        agreement_pct=agreement_pct,
         overlap=_overlap(seen, baseline),
         instrument=instrument(seen.rounds, seen.error, ceiling_tok_per_s),
+        decode_at_n=_decode_at_n(seen),
+        start_wave=_start_wave(seen),
+        saturation=saturation(seen.cell, seen.rounds, seen.open_loops),
+        goodput=goodput(seen.rounds, seen.streams, seen.windows, slos) if slos else None,
     )
     return result, doubts_of(seen, result)
 
@@ -217,16 +246,33 @@ def _steady(seen: Evidence) -> tuple[Steady, Estimate | None]:
         decoding_mean=float(np.mean([window.decoding_mean for window in windows])),
     )
     estimate = _steady_estimate(windows)
-    if estimate is not None:
+    # A loop's window begins and ends with an event, so its edges cut no step.
+    if estimate is not None and first.estimand == "decode":
         estimate = widen(estimate, edge, f"edge error of {100 * edge:.2g} % added")
     return steady, estimate
 
 
 def _steady_estimate(windows: Sequence[Window]) -> Estimate | None:
     """Over rounds; over batches inside the one or two loops where rounds are too few."""
-    if len(windows) < 3 and windows[0].batches:
-        return mean_estimate((rate for window in windows for rate in window.batches), unit="batch")
-    return mean_estimate(window.tok_per_s for window in windows)
+    spreads = [window.spread for window in windows if window.spread is not None]
+    rates = [window.tok_per_s for window in windows]
+    if len(windows) >= MIN_ROUNDS_FOR_INTERVAL or len(spreads) < len(windows):
+        return mean_estimate(rates)
+    point = sum(rates) / len(rates)
+    errors = [rate * each.relative_error for rate, each in zip(rates, spreads, strict=True)]
+    whole = Spread(
+        sum(each.batches for each in spreads),
+        math.hypot(*errors) / sum(rates),
+        sum(each.freedom for each in spreads),
+    )
+    half = point * whole.half_width()
+    return Estimate(
+        point=point,
+        low=point - half,
+        high=point + half,
+        n=whole.batches,
+        method=f"t interval over {whole.batches} batches of whole waves inside the loop",
+    )
 
 
 def _no_steady_reason(
@@ -242,16 +288,28 @@ def _no_steady_reason(
     return None
 
 
-def _agreement_pct(seen: Evidence, book: Ledger) -> float | None:
-    """Client against server over the same stretch; over whole rounds where nothing moves live."""
-    if not book.generated or not balances(book, seen.cell.concurrency):
+def _decode_at_n(seen: Evidence) -> DecodeAtN | None:
+    """decode@N of closed loops, over the segments in which exactly N streams generated."""
+    if any(each.workload.arrival != "closed" for each in seen.rounds):
         return None
-    known = [item for item in seen.agreed if item is not None]
-    if known:
-        client = sum(item.client_tok_per_s for item in known)
-        server = sum(item.server_tok_per_s for item in known)
-        return 100 * (client - server) / server if server > 0 else None
-    return 100 * (book.received - book.generated) / book.generated
+    found = [decode_at(part, seen.cell.concurrency) for part in seen.streams]
+    known = [item for item in found if item is not None]
+    rate = mean_estimate(item.tok_per_s for item in known)
+    if rate is None:
+        return None
+    return DecodeAtN(
+        tok_per_s=rate,
+        observed_s=sum(item.length_s for item in known),
+        segments=sum(item.segments for item in known),
+    )
+
+
+def _start_wave(seen: Evidence) -> Summary | None:
+    """TTFT of each worker's first request: a burst that latencies in the loop leave out."""
+    if not seen.rounds or any(each.workload.arrival != "closed" for each in seen.rounds):
+        return None
+    pairs = zip(seen.rounds, seen.streams, strict=True)
+    return summary(pooled([first_wave(each, part) for each, part in pairs]).ttft_ms)
 
 
 def _overlap(seen: Evidence, baseline: CellResult | None) -> float | None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from concbench.analyse import doubts_client, doubts_requests, doubts_rounds, doubts_tokens
+from concbench.analyse import (
+    doubts_client,
+    doubts_log,
+    doubts_requests,
+    doubts_rounds,
+    doubts_server,
+    doubts_tokens,
+    hostview,
+)
 from concbench.analyse.evidence import Evidence
 from concbench.analyse.severity import FATAL_ABOVE, SEVERITY
 from concbench.domain import Doubt
@@ -18,7 +26,10 @@ CHECKS: tuple[Check, ...] = (
     *doubts_requests.CHECKS,
     *doubts_tokens.CHECKS,
     *doubts_client.CHECKS,
+    *doubts_server.CHECKS,
     *doubts_rounds.CHECKS,
+    *doubts_log.CHECKS,
+    *hostview.CHECKS,
 )
 
 _RANK = {"fatal": 0, "warning": 1, "note": 2}

@@ -1,4 +1,4 @@
-"""Doubts about the instrument and the way to the server: lateness, clocks, buffers, counters."""
+"""Doubts about the instrument and the way to the server: lateness, clocks, buffers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from concbench.analyse.instrument import (
     late_reads_by,
     late_sends_by,
 )
-from concbench.analyse.server import GENERATED, GENERATED_AT_END, balances, went_back
 from concbench.analyse.severity import doubt
 from concbench.domain import Doubt
 from concbench.result import CellResult
-
-DISAGREE_PCT = 1.0
 
 
 def client_bound(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
@@ -55,6 +52,21 @@ def late(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
             "latencies from due include the delay, those from sent do not. Quieten the machine.",
             sends,
         )
+
+
+def worker_lost(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """A process or node that carried a part of the load died."""
+    lost = sum("worker_lost" in record.notes for record in seen.records)
+    if not lost:
+        return
+    yield doubt(
+        "worker_lost",
+        result.cell,
+        f"a part of the load generator died with {lost} of {len(seen.records)} requests: they are "
+        "incomplete and the load was lower than asked for, so rates are too low. Find out what "
+        "ended it (memory, a node), and measure again.",
+        {"requests": lost, "of": len(seen.records)},
+    )
 
 
 def user_stamps(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
@@ -122,50 +134,15 @@ def compressed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     )
 
 
-def server_side(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
-    """What the server's own counters say otherwise."""
-    names = (GENERATED, GENERATED_AT_END)
-    fell = sum(any(went_back(each.samples, name) for name in names) for each in seen.rounds)
-    if fell:
-        yield doubt(
-            "server_restarted",
-            result.cell,
-            f"the server's token counter fell in {fell} rounds: it restarted, or two servers "
-            "answer in turn. Find out why, and measure again.",
-            {"rounds": fell},
-        )
-    book = result.ledger
-    if book.generated is not None and not balances(book, seen.cell.concurrency):
-        yield doubt(
-            "foreign_traffic" if (book.foreign or 0) > 0 else "client_server_disagree",
-            result.cell,
-            f"the server generated {book.generated} tokens and {book.received} arrived here: "
-            "somebody else was served, or tokens were lost or miscounted; the server's rate is "
-            "not used. Keep other users away, or check how tokens are counted.",
-            {"generated": book.generated, "received": book.received, "foreign": book.foreign},
-        )
-    edge_pct = 100 * max((item.edge for item in seen.agreed if item is not None), default=0.0)
-    off = result.agreement_pct
-    if off is not None and abs(off) > DISAGREE_PCT + edge_pct:
-        yield doubt(
-            "client_server_disagree",
-            result.cell,
-            f"over the same window client and server differ by {off:+.1f} %: one of them counts "
-            "or times wrongly; the server's rate is the better one where the ledger balances. "
-            "Look at the token source and at other traffic.",
-            {"agreement_pct": off, "edge_pct": edge_pct},
-        )
-    if result.server.preemptions:
-        yield doubt(
-            "preempted",
-            result.cell,
-            f"the engine preempted {result.server.preemptions} requests: part of the work was done "
-            "twice, so rates are below what fits would give. Lower N or give it more KV cache.",
-            {"preemptions": result.server.preemptions},
-        )
-
-
-CHECKS = (client_bound, late, user_stamps, clock_stepped, buffered, compressed, server_side)
+CHECKS = (
+    client_bound,
+    late,
+    worker_lost,
+    user_stamps,
+    clock_stepped,
+    buffered,
+    compressed,
+)
 
 
 def _listed(found: dict[str, float | None]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from concbench.analyse.counters import GENERATED, between, points
 from concbench.analyse.evidence import Evidence
 from concbench.analyse.severity import doubt
 from concbench.analyse.streams import Stream, icl_ns
@@ -16,6 +18,7 @@ from concbench.result import CellResult
 
 STALL_NS = 10_000_000_000
 STALL_GAPS = 10
+TOGETHER_NS = 50_000_000
 MIN_STALL_NS = 1_000_000_000
 
 _CONTEXT = re.compile(r"context|max_model_len|maximum.{0,20}(length|tokens)|too (long|many tokens)")
@@ -29,15 +32,45 @@ def failed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     share = counts.failed / counts.sent
     detail = next((r.error_detail for r in seen.failed if r.error_detail), None)
     kinds = ", ".join(f"{kind} × {count}" for kind, count in counts.errors.items())
+    together = broke_off_together(seen.failed)
+    hint = (
+        f" {together} broke off at the same time in the midst of their answers: one event ended "
+        "them all (a full KV cache, a crash), they do not count as independent."
+        if together
+        else ""
+    )
     yield doubt(
         "requests_failed",
         result.cell,
         f"{counts.failed} of {counts.sent} requests failed ({kinds}): they are out of every "
         "latency, and what they did not ask of the server flatters the rest. Find the cause, "
-        "starting with the error's text, and measure again.",
-        {"failed": counts.failed, "sent": counts.sent, "errors": counts.errors, "detail": detail},
+        f"starting with the error's text, and measure again.{hint}",
+        {
+            "failed": counts.failed,
+            "sent": counts.sent,
+            "errors": counts.errors,
+            "detail": detail,
+            "broke_off_together": together,
+        },
         share,
     )
+
+
+def broke_off_together(records: Sequence[RequestRecord]) -> int:
+    """Return the most requests that broke off within 50 ms of each other, 0 where none did.
+
+    Only those count that had tokens already and failed in the same way, time-outs apart: those
+    of a burst are due at the same time.
+    """
+    ends: dict[str, list[int]] = {}
+    for record in records:
+        if record.events and record.end_ns is not None and record.error not in (None, "timeout"):
+            ends.setdefault(f"{record.error}: {record.error_detail}", []).append(record.end_ns)
+    most = 0
+    for times in map(sorted, ends.values()):
+        within = [bisect_right(times, end + TOGETHER_NS) - k for k, end in enumerate(times)]
+        most = max(most, *within)
+    return most if most > 1 else 0
 
 
 def in_stream(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
@@ -188,10 +221,23 @@ def _silence_ns(round_: Round, streams: Sequence[Stream]) -> int:
                 continue
             begin, until = stamps[place], stamps[place + 1]
             inside = everyone[(everyone >= begin) & (everyone <= until)]
-            silent = int(np.diff(np.concatenate((inside, [until]))).max())
-            if silent >= (limit if final else STALL_NS):
+            silences = np.diff(np.concatenate((inside, [until])))
+            longest = int(silences.argmax())
+            silent, since = int(silences[longest]), int(inside[longest])
+            long = silent >= (limit if final else STALL_NS)
+            if long and not _generated_meanwhile(round_, since, since + silent):
                 worst = max(worst, silent)
     return worst
+
+
+def _generated_meanwhile(round_: Round, start_ns: int, end_ns: int) -> bool:
+    """Whether the server's counter moved inside a silence: then something on the way held it.
+
+    The second at either end is left out, in which readings and tokens may be out of step.
+    """
+    span = (start_ns + MIN_STALL_NS, end_ns - MIN_STALL_NS)
+    inside = between(points(round_.samples, GENERATED), *span)
+    return len(inside) > 1 and inside[-1].value > inside[0].value
 
 
 def _stall_limit(stream: Stream) -> int:

@@ -7,6 +7,7 @@ from statistics import median
 
 import numpy as np
 
+from concbench.analyse.counters import series
 from concbench.analyse.estimate import relative_half_width
 from concbench.analyse.evidence import Evidence
 from concbench.analyse.rates import batch_tok_per_s
@@ -19,6 +20,8 @@ BIMODAL_SHARE = 0.10
 BIMODAL_GAP = 3.0
 COLD_FACTOR = 2.0
 RATE_KEPT = 0.02
+NEARLY_ALL = 0.9
+MIN_QUEUE_READINGS = 3
 
 
 def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
@@ -56,21 +59,25 @@ def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
 
 
 def oversubscribed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
-    """More at once than the engine's slots or KV pool can hold."""
+    """More at once than the engine's slots or KV pool can hold, by its facts or its counts."""
     facts, n = seen.facts, seen.cell.concurrency
-    if facts is None:
-        return
     ok = seen.ok
     need = n * (
         median((r.prompt_tok or r.asked_prompt_tok or 0) + r.output_tok for r in ok)
         if ok
         else seen.cell.context_tok
     )
-    over_slots = facts.slots is not None and n > facts.slots
-    over_pool = facts.kv_capacity_tok is not None and need > facts.kv_capacity_tok
-    if not over_slots and not over_pool:
+    slots = None if facts is None else facts.slots
+    pool = None if facts is None else facts.kv_capacity_tok
+    ran = ran_at_most(seen)
+    if slots is not None and n > slots:
+        what = f"{slots} slots"
+    elif pool is not None and need > pool:
+        what = f"{pool:,} tokens of KV cache"
+    elif ran is not None:
+        what = f"own limit: it ran {ran:.0f} at most and let the others wait"
+    else:
         return
-    what = f"{facts.slots} slots" if over_slots else f"{facts.kv_capacity_tok:,} tokens of KV cache"
     yield doubt(
         "oversubscribed",
         result.cell,
@@ -78,11 +85,30 @@ def oversubscribed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
         "not as speed. Read the rate as that of a full engine with a queue.",
         {
             "concurrency": n,
-            "slots": facts.slots,
-            "kv_capacity_tok": facts.kv_capacity_tok,
+            "ran_at_most": ran,
+            "slots": slots,
+            "kv_capacity_tok": pool,
             "needed_tok": need,
         },
     )
+
+
+def ran_at_most(seen: Evidence) -> float | None:
+    """Return how many requests the engine ran at most, where it kept the surplus of N waiting.
+
+    None where it ran (nearly) all, where nothing was seen waiting, and for open loops, which have
+    no N. Both are judged over several readings: a queue at the start alone is none.
+    """
+    if seen.cell.rate_rps is not None:
+        return None
+    samples = [sample for each in seen.rounds for sample in each.samples]
+    running = [value for _, value in series(samples, "running")]
+    queued = [value for _, value in series(samples, "waiting") if value > 0]
+    most = max(running, default=0.0)
+    surplus = (1 - NEARLY_ALL) * seen.cell.concurrency
+    if len(queued) < MIN_QUEUE_READINGS or most >= NEARLY_ALL * seen.cell.concurrency:
+        return None
+    return most if most > 0 and max(queued) >= surplus else None
 
 
 def replication(seen: Evidence, result: CellResult) -> Iterator[Doubt]:

@@ -19,10 +19,19 @@ ESTIMATED = ("tokenizer", "chunks")
 
 
 def prompt_cache_hit(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
-    """Prompt tokens from a cache, beyond the template that all prompts share."""
+    """Prompt tokens from a cache, beyond the template that all prompts share.
+
+    Not every server tells a request's cached tokens (vLLM does when asked to at its start), so
+    its counter stands in where no answer did.
+    """
     known = [r for r in seen.ok if r.cached_tok is not None and r.prompt_tok]
+    told = "usage" if known else "metrics"
+    if not known:
+        known = [r for r in seen.ok if r.prompt_tok]
     own = sum(max(0, (r.prompt_tok or 0) - seen.template_tok) for r in known)
     cached = sum(max(0, (r.cached_tok or 0) - seen.template_tok) for r in known)
+    if told == "metrics":
+        cached = max(0, (result.server.cached_tok or 0) - seen.template_tok * len(known))
     if not own or cached < CACHE_SHARE * own:
         return
     yield doubt(
@@ -30,7 +39,12 @@ def prompt_cache_hit(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
         result.cell,
         f"{100 * cached / own:.1f} % of the prompts' own tokens came from the prompt cache: TTFT "
         "and rates are those of a warm cache. Reset the cache (--reset-cache) or change --seed.",
-        {"cached_tok": cached, "prompt_tok": own, "template_tok": seen.template_tok},
+        {
+            "cached_tok": cached,
+            "prompt_tok": own,
+            "template_tok": seen.template_tok,
+            "told_by": told,
+        },
     )
 
 

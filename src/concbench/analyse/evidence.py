@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from concbench.analyse.acceptance import simulated
+from concbench.analyse.books import Books, books
 from concbench.analyse.bundling import Bundling, bundling
 from concbench.analyse.instrument import ClientError, client_error, loop_lag_ms, p99
 from concbench.analyse.openloop import OpenLoop, judge
@@ -13,6 +15,7 @@ from concbench.analyse.server import Agreement, agreement
 from concbench.analyse.streams import Samples, Stream, pooled, samples, streams_of
 from concbench.analyse.windows import NoWindow, Window
 from concbench.domain import Cell, RequestRecord, Round, TargetFacts
+from concbench.engines.spec import Trap
 
 MIN_AFTER_CUT = 20
 
@@ -23,7 +26,7 @@ class Evidence:
 
     `every` holds the rounds of all phases. `felt` is what the requests felt after the ramp.
     `template_tok` is the chat template's own length, `ceiling_tok_per_s` the client's calibrated
-    limit, None where unknown.
+    limit, None where unknown. `simulated` is what says that acceptance is only simulated.
     """
 
     cell: Cell
@@ -34,6 +37,7 @@ class Evidence:
     windows: tuple[Window | NoWindow, ...]
     open_loops: tuple[OpenLoop | None, ...]
     agreed: tuple[Agreement | None, ...]
+    books: Books
     bundled: Bundling
     buffered: bool
     error: ClientError
@@ -42,6 +46,7 @@ class Evidence:
     ceiling_tok_per_s: float | None = None
     target_half_width: float | None = None
     ended_by: str | None = None
+    simulated: str | None = None
 
     @property
     def records(self) -> list[RequestRecord]:
@@ -67,6 +72,7 @@ def gather(
     ceiling_tok_per_s: float | None = None,
     target_half_width: float | None = None,
     ended_by: str | None = None,
+    traps: Sequence[Trap] = (),
 ) -> Evidence:
     """Derive everything once. Raises ValueError without a round: no cell would be known."""
     if not rounds:
@@ -104,6 +110,7 @@ def gather(
             agreement(each, part, window)
             for each, part, window in zip(measured, streams, windows, strict=True)
         ),
+        books=books(measured, streams),
         bundled=found,
         buffered=buffered,
         error=client_error(measured, flat, found, pooled(everyone)),
@@ -112,6 +119,7 @@ def gather(
         ceiling_tok_per_s=ceiling_tok_per_s,
         target_half_width=target_half_width,
         ended_by=ended_by,
+        simulated=simulated(facts, traps),
     )
 
 
@@ -136,9 +144,13 @@ def after_ramp(
     return streams
 
 
-def start_wave(round_: Round) -> Samples:
+def first_wave(round_: Round, streams: Sequence[Stream]) -> Samples:
     """Return what each worker's first request felt: the burst that a closed loop starts with."""
-    streams = streams_of(round_)
     later = {id(stream) for stream in after_ramp(round_, streams, None)}
     firsts = [stream for stream in streams if id(stream) not in later]
     return samples(firsts or streams, streaming=round_.workload.stream, buffered=False)
+
+
+def start_wave(round_: Round) -> Samples:
+    """Return `first_wave` of a round alone."""
+    return first_wave(round_, streams_of(round_))

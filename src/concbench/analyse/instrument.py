@@ -59,6 +59,8 @@ def instrument(
     stamped = sum(each.instrument.stamped_reads for each in rounds)
     rtts = [each.instrument.min_rtt_ns for each in rounds]
     cpus = [each.instrument.client_cpu for each in rounds if each.instrument.client_cpu is not None]
+    clocks = [each.instrument.clock_bound_ns for each in rounds]
+    bounds = [bound for bound in clocks if bound is not None]
     known_rtts = [rtt for rtt in rtts if rtt is not None]
     kernel = bool(rounds) and all(each.instrument.stamp == "kernel" for each in rounds)
     return Instrument(
@@ -70,7 +72,22 @@ def instrument(
         min_rtt_ms=min(known_rtts) / 1e6 if known_rtts else None,
         client_cpu=max(cpus) if cpus else None,
         ceiling_tok_per_s=ceiling_tok_per_s,
+        start_spread_ms=start_spread_ms(rounds),
+        clock_bound_ms=max(bounds) / 1e6 if bounds else None,
     )
+
+
+def start_spread_ms(rounds: Sequence[Round]) -> float | None:
+    """Return the widest last − first sent of the bursts: how much at once "at once" was, in ms.
+
+    None where no round is a burst.
+    """
+    spreads = []
+    for each in rounds:
+        sent = [record.sent_ns for record in each.requests if record.sent_ns is not None]
+        if each.workload.arrival == "burst" and sent:
+            spreads.append((max(sent) - min(sent)) / 1e6)
+    return max(spreads, default=None)
 
 
 def read_lateness_ms(rounds: Sequence[Round]) -> Floats:

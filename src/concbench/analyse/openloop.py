@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from concbench.analyse.flight import Steps, bin_means, kendall_p, mser5, slope_per_s, within
 from concbench.analyse.streams import Stream, e2e_ns
 from concbench.analyse.windows import NoWindow, Window, decoding, in_flight, tokens_between
-from concbench.domain import Round
+from concbench.domain import Cell, Round
 
 GRID = 1000
 BATCHES = 8
@@ -24,6 +24,10 @@ GROWTH, GROWTH_P = 1.3, 0.05
 UNSTABLE_SHARE, UNDETERMINED_SHARE = 0.8, 0.95
 MIN_ARRIVALS = 20
 MAX_CUT_SHARE = 0.75
+
+
+_STATES = {"stable": "stable", "undetermined": "undetermined", "unstable": "saturated"}
+_WORSE = {"stable": 0, "undetermined": 1, "saturated": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,33 @@ def judge(round_: Round, streams: Sequence[Stream]) -> OpenLoop | None:
         verdict = "undetermined"
     slope = slope_per_s(curve, cut, end) or 0.0
     return OpenLoop(verdict, cut, end, growth, growth_p, kept, slope, arrivals)
+
+
+def saturation(
+    cell: Cell, rounds: Sequence[Round], loops: Sequence[OpenLoop | None]
+) -> dict[str, Any] | None:
+    """Return whether the rate was held: state, queue slope, completions, asked and sent rates.
+
+    `state` is `stable`, `undetermined` or `saturated`, that of most rounds and of two as frequent
+    ones the worse. `scheduled_rps` is what the drawn schedule came to, `sent_rps` what left. None
+    for bursts and closed loops.
+    """
+    known = [loop for loop in loops if loop is not None]
+    if not known:
+        return None
+    scheduled = [_rate([r.due_ns for r in each.requests]) for each in rounds]
+    sent = [_rate([r.sent_ns for r in each.requests if r.sent_ns is not None]) for each in rounds]
+    states = [_STATES[loop.verdict] for loop in known]
+    planned_rps = _mean(scheduled)
+    return {
+        "state": max(_STATES.values(), key=lambda name: (states.count(name), _WORSE[name])),
+        "queue_slope_per_s": sum(loop.slope_per_s for loop in known) / len(known),
+        "completions_per_arrival": sum(loop.kept for loop in known) / len(known),
+        "asked_rps": planned_rps if cell.rate_rps is None else cell.rate_rps,
+        "scheduled_rps": planned_rps,
+        "sent_rps": _mean(sent),
+        "arrivals": sum(loop.arrivals for loop in known),
+    }
 
 
 def warm_up_ns(round_: Round, streams: Sequence[Stream], curve: Steps) -> int:
@@ -128,3 +159,15 @@ def _growth(curve: Steps, start_ns: int, end_ns: int) -> tuple[float, float]:
     tau, p = kendall_p(means)
     last_quarter = float(means[-BATCHES // 4 :].mean())
     return (last_quarter / whole if whole > 0 else 1.0), (p if tau > 0 else 1.0)
+
+
+def _rate(times_ns: Sequence[int]) -> float | None:
+    """Return events per second between the first and the last of them."""
+    if len(times_ns) < 2 or max(times_ns) <= min(times_ns):
+        return None
+    return (len(times_ns) - 1) / (max(times_ns) - min(times_ns)) * 1e9
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -88,12 +88,18 @@ def doubt(
     message: str,
     evidence: dict[str, Any],
     share: float = 0.0,
+    *,
+    needed: bool = True,
 ) -> Doubt:
     """Return the doubt with its severity. `share` is of requests, where that decides.
+
+    `needed` False: the headline does not rest on what is doubted, so a fatal code is a warning.
 
     Raises KeyError for a code that is not in the table.
     """
     severity = SEVERITY[code]
     if share > FATAL_ABOVE.get(code, 1.0):
         severity = "fatal"
+    if severity == "fatal" and not needed:
+        severity = "warning"
     return Doubt(code=code, severity=severity, message=message, cell=cell, evidence=evidence)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from concbench.analyse.cell import cell_result
-from concbench.domain import Cell, Doubt, Round, TargetFacts
+from concbench.analyse.prefill import PrefillPoint, prefill_point, prefill_slope
+from concbench.analyse.streams import samples, streams_of
+from concbench.domain import Cell, Doubt, Estimate, Round, TargetFacts
+from concbench.engines.spec import Trap
+from concbench.plan.levels import Slo
 from concbench.result import CellResult, Result, WorkloadResult
 
-
 SEVERITY_ORDER = {"fatal": 0, "warning": 1, "note": 2}
+
+COMPANIONS = ("half", "idle")
+"""Labels of cells that are not listed: their rounds speak through the cell they stand beside."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyFacts:
     """What a result needs besides rounds: where they come from and what they were measured with.
 
-    `ended_by` is by cell id; `template_tok` by lane.
+    `ended_by` and `ceilings` (the client's own, tok/s) are by cell id; `template_tok` and
+    `traps` by lane.
     """
 
     tool_version: str
@@ -32,17 +40,23 @@ class StudyFacts:
     ended_by: Mapping[str, str] = field(default_factory=dict)
     template_tok: Mapping[str, int] = field(default_factory=dict)
     corrections: Sequence[dict[str, Any]] = ()
-    target_half_width: float = 0.01
+    target_half_width: float | None = 0.01
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    traps: Mapping[str, Sequence[Trap]] = field(default_factory=dict)
+    slos: Sequence[Slo] = ()
 
 
 def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
     """Return the result of all rounds: cells in order of lane, context and concurrency.
 
-    Rounds of other phases than `measured` only speak through their cell's doubts.
+    Rounds of other phases than `measured` only speak through their cell's doubts. Those of
+    companion cells give the prefill rate, and the request after a silence in `payload`.
     """
     grouped: dict[str, list[Round]] = {}
+    beside: dict[str, list[Round]] = {}
     for each in rounds:
-        grouped.setdefault(each.cell.cell, []).append(each)
+        kind = beside if each.cell.context_label in COMPANIONS else grouped
+        kind.setdefault(each.cell.cell, []).append(each)
     order = sorted(grouped.values(), key=lambda group: _place(group[0].cell))
     baselines: dict[tuple[str, int, str | None], CellResult] = {}
     results: list[CellResult] = []
@@ -56,8 +70,12 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
             baselines.get(key),
             facts.target_half_width,
             template_tok=facts.template_tok.get(cell.lane, 0),
+            ceiling_tok_per_s=facts.ceilings.get(cell.cell),
             ended_by=facts.ended_by.get(cell.cell),
+            traps=facts.traps.get(cell.lane, ()),
+            slos=facts.slos,
         )
+        result.client.prefill_tok_per_s = _prefill(group, beside.get(f"{cell.cell}.half", ()))
         if cell.concurrency == 1:
             baselines[key] = result
         results.append(result)
@@ -76,7 +94,68 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
         doubts=sorted(doubts, key=lambda doubt: SEVERITY_ORDER[doubt.severity]),
         corrections=list(facts.corrections),
         cells=results,
+        payload=_idle(order, beside),
     )
+
+
+def _prefill(whole: Sequence[Round], half: Sequence[Round]) -> Estimate | None:
+    """Return the prefill rate from rounds at two prompt lengths, paired by their number."""
+    if not half:
+        return None
+    longer, shorter = _points(whole), _points(half)
+    both = sorted(longer.keys() & shorter.keys())
+    return prefill_slope([shorter[k] for k in both], [longer[k] for k in both])
+
+
+def _points(rounds: Iterable[Round]) -> dict[int, PrefillPoint]:
+    found = {each.index: prefill_point(each) for each in rounds if each.phase == "measured"}
+    return {index: point for index, point in found.items() if point is not None}
+
+
+def _idle(
+    order: Sequence[Sequence[Round]], beside: Mapping[str, Sequence[Round]]
+) -> dict[str, Any] | None:
+    """Return `idle`: by cell, what the first request after a silence felt, and later ones warm.
+
+    `idle_s` is the silence there really was, from the last response before it to the request.
+    """
+    ends = [each.end_ns for group in order for each in group]
+    found = []
+    for group in order:
+        cell = group[0].cell.cell
+        rounds = sorted(beside.get(f"{cell}.idle", ()), key=lambda each: each.start_ns)
+        felt = [(each, latency) for each in rounds if (latency := _latency_ms(each)) is not None]
+        if len(felt) < 2 or felt[0][0] is not rounds[0]:
+            continue
+        first, (ttft_ms, e2e_ms) = felt[0]
+        warm = [latency for _, latency in felt[1:]]
+        before = max((end for end in ends if end <= first.start_ns), default=first.start_ns)
+        entry = {
+            "cell": cell,
+            "idle_s": (first.start_ns - before) / 1e9,
+            "ttft_ms": ttft_ms,
+            "e2e_ms": e2e_ms,
+            "warm_ttft_ms": _median([ttft for ttft, _ in warm]),
+            "warm_e2e_ms": _median([e2e for _, e2e in warm]),
+            "n_warm": len(warm),
+        }
+        found.append(entry)
+    return {"idle": found} if found else None
+
+
+def _latency_ms(round_: Round) -> tuple[float | None, float] | None:
+    """Return TTFT (None without streaming) and E2E of a round of one request that went well."""
+    if len(round_.requests) != 1 or round_.requests[0].outcome != "ok":
+        return None
+    felt = samples(streams_of(round_), streaming=round_.workload.stream, buffered=False)
+    if not felt.e2e_ms.size:
+        return None
+    return (float(felt.ttft_ms[0]) if felt.ttft_ms.size else None), float(felt.e2e_ms[0])
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _place(cell: Cell) -> tuple[str, str, int, int, float]:

@@ -15,13 +15,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from concbench.analyse.batches import Spread, wave_spread
 from concbench.analyse.flight import Steps, count_at_once, segments_at, within
 from concbench.analyse.streams import Stream, e2e_ns
 from concbench.domain import Round, TargetFacts
 
 MIN_STEPS = 50
 MIN_SEGMENT_NS = 250_000_000
-MIN_BATCHES, MAX_BATCHES = 8, 30
 RAGGED_SHARE = 0.02
 
 
@@ -29,8 +29,8 @@ RAGGED_SHARE = 0.02
 class Window:
     """A steady window. `steps` is how many decode steps each stream took inside.
 
-    `running` is requests in flight (min, mean, max), `batches` the rates in tok/s of equal parts
-    of the window where it is long enough for at least 8 of them.
+    `running` is requests in flight (min, mean, max), `spread` how far a closed loop's rate may be
+    from its long-run rate, where the window is long enough for at least 8 batches.
     """
 
     start_ns: int
@@ -41,7 +41,7 @@ class Window:
     method: str
     running: tuple[float, float, float]
     decoding_mean: float
-    batches: tuple[float, ...] = ()
+    spread: Spread | None = None
 
     @property
     def tok_per_s(self) -> float:
@@ -145,29 +145,25 @@ def closed_window(round_: Round, streams: Sequence[Stream]) -> Window | NoWindow
     if high - low < length:
         return NoWindow("the loop held less than one request time after its ramp", mean)
     method = "every worker finished once to the last issue, tokens by arrival"
-    batches = batch_rates(streams, low, high, length)
-    return _checked(round_, curve, (low, high), tokens, instants, n, "sustained", method, batches)
+    spread = loop_spread(round_, streams, low, high)
+    return _checked(round_, curve, (low, high), tokens, instants, n, "sustained", method, spread)
 
 
-def batch_rates(
-    streams: Sequence[Stream], start_ns: int, end_ns: int, request_ns: float
-) -> tuple[float, ...]:
-    """Return tok/s over equal parts of the window, or nothing when it is too short.
-
-    At least 8 batches, each at least one mean request time long and two where that is possible:
-    shorter ones anticorrelate, since a convoy's crest is followed by its lull.
-    """
-    length = end_ns - start_ns
-    if request_ns <= 0 or length < MIN_BATCHES * request_ns:
-        return ()
-    count = int(np.clip(length / (2 * request_ns), MIN_BATCHES, MAX_BATCHES))
-    edges = start_ns + np.linspace(0, length, count + 1).astype(np.int64)
-    totals = np.zeros(count)
-    for stream in streams:
-        place = np.searchsorted(edges, stream.times_ns, side="left") - 1
-        inside = (place >= 0) & (place < count)
-        np.add.at(totals, place[inside], stream.tokens[inside])
-    return tuple((totals / np.diff(edges) * 1e9).tolist())
+def loop_spread(
+    round_: Round, streams: Sequence[Stream], start_ns: int, end_ns: int
+) -> Spread | None:
+    """Return how far the window's rate may be off by chance; None below eight waves of N."""
+    times = np.concatenate([stream.times_ns for stream in streams])
+    carried = np.concatenate([stream.tokens for stream in streams])
+    order = np.argsort(times, kind="stable")
+    issues = np.sort(
+        [
+            record.sent_ns
+            for record in round_.requests
+            if record.sent_ns is not None and start_ns <= record.sent_ns <= end_ns
+        ]
+    ).astype(np.int64)
+    return wave_spread(times[order], carried[order].cumsum(), issues, round_.cell.concurrency)
 
 
 def decode_at(streams: Sequence[Stream], n: int) -> Decoding | None:
@@ -232,7 +228,7 @@ def _checked(
     n: int,
     estimand: Literal["decode", "sustained"],
     method: str,
-    batches: tuple[float, ...] = (),
+    spread: Spread | None = None,
 ) -> Window | NoWindow:
     """Make the window unless it holds too few steps for its edges not to matter."""
     # A read that brings several tokens is one step: its edge costs all of them.
@@ -254,7 +250,7 @@ def _checked(
         method=method,
         running=within(in_flight(round_), *span) or (0.0, 0.0, 0.0),
         decoding_mean=mean or 0.0,
-        batches=batches,
+        spread=spread,
     )
 
 

@@ -14,6 +14,14 @@ from concbench.errors import ConcbenchError, UsageError
 COMMANDS: dict[str, tuple[str, str]] = {
     "try": ("try_", "burst on the embedded engine: the main job in one word"),
     "burst": ("burst", "N requests at once for each level, rounds repeated"),
+    "sustain": ("sustain", "a closed loop with N in flight until the steady rate is known"),
+    "rate": ("rate", "requests by a schedule: constant, Poisson or a trace"),
+    "lanes": ("lanes", "the plan's lanes: list, show, up, down, lint, diff, swap"),
+    "doctor": ("doctor", "what would spoil a result here; calibrates the client"),
+    "compare": ("compare", "verdicts and crossovers from what is stored; a gate for CI"),
+    "retract": ("retract", "withdraw a round that was wrong; it stays on the record"),
+    "amend": ("amend", "record that a newer study supersedes an older one"),
+    "import": ("import_", "read results of other tools into a study"),
     "report": ("report", "show a stored study: terminal, page, Markdown, CSV, JSON"),
     "reference": ("reference", "run the known-truth server"),
 }
@@ -40,7 +48,8 @@ def overview() -> str:
             "",
             *lines,
             "",
-            "A TARGET is a base URL (http://host:port, with or without /v1) or `embedded`.",
+            "A TARGET is a base URL (http://host:port, with or without /v1), a lane's name from",
+            "the plan file (--plan, ./plan.toml or ./concbench.toml), or `embedded`.",
             "Exit: 0 measured · 2 usage · 3 target · 4 fatal doubt · 5 gate · 130 interrupted",
         ]
     )
@@ -73,6 +82,9 @@ def main(argv: list[str] | None = None) -> int:
         return _dispatch(words)
     except ConcbenchError as error:
         print(f"concbench: {_one_line(error)}", file=sys.stderr)
+        # The last lines of an engine's log, where one did not start.
+        for note in getattr(error, "__notes__", ()):
+            print(note, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("concbench: interrupted", file=sys.stderr)

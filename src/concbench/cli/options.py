@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from concbench.errors import UsageError
 
+if TYPE_CHECKING:
+    from concbench.measure.carrier import Carrier
+
 T = TypeVar("T")
+
+STALL_VARIABLE = "CONCBENCH_TEST_STALL"
 
 
 def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -65,6 +71,12 @@ def add_target(parser: ArgumentParser) -> None:
     """Add what it takes to reach a server."""
     group = parser.add_argument_group("target")
     group.add_argument("--model", metavar="NAME", help="which of the server's models")
+    group.add_argument(
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="plan file whose lane TARGET names (default plan.toml or concbench.toml)",
+    )
     group.add_argument(
         "--api-key-env",
         metavar="NAME",
@@ -123,24 +135,92 @@ def add_workload(parser: ArgumentParser) -> None:
     )
 
 
-def add_rounds(parser: ArgumentParser) -> None:
-    """Add how often a cell is repeated, and limits."""
+def add_rounds(parser: ArgumentParser, default: int = 4, *, growing: bool = True) -> None:
+    """Add how often a cell is repeated, and limits; `growing`: rounds may be added at need."""
     group = parser.add_argument_group("rounds")
     group.add_argument(
-        "--rounds", type=checked(positive), default=4, metavar="N", help="rounds a cell (default 4)"
-    )
-    group.add_argument(
-        "--rounds-max",
+        "--rounds",
         type=checked(positive),
+        default=default,
         metavar="N",
-        help="go on beyond --rounds until the interval is within 1 %%, at most N",
+        help=f"rounds a cell (default {default})",
     )
+    if growing:
+        group.add_argument(
+            "--rounds-max",
+            type=checked(positive),
+            metavar="N",
+            help="go on beyond --rounds until the interval is within 1 %%, at most N",
+        )
     group.add_argument(
         "--warmup", type=int, default=1, metavar="N", help="discarded waves before (default 1)"
     )
     group.add_argument(
         "--timeout-s", type=checked(seconds), metavar="S", help="total per request (default none)"
     )
+    group.add_argument(
+        "--reset-cache",
+        action="store_true",
+        help="empty the engine's prompt cache before every round (vLLM, SGLang)",
+    )
+
+
+def add_idle(parser: ArgumentParser) -> None:
+    """Add the request after a silence."""
+    parser.add_argument(
+        "--idle-s",
+        type=checked(seconds),
+        metavar="S",
+        help="at the end, leave the server idle so long and measure the first request after it",
+    )
+
+
+def procs(text: str) -> int:
+    """Parse a number of processes, or `auto` (0)."""
+    return 0 if text == "auto" else positive(text)
+
+
+def add_generator(parser: ArgumentParser, *, splits: bool = True) -> None:
+    """Add who carries the load; `splits`: over more than one process where that is wanted."""
+    if not splits:
+        parser.set_defaults(procs=1, workers="local")
+        return
+    group = parser.add_argument_group("load generator")
+    group.add_argument(
+        "--procs",
+        type=checked(procs),
+        default=0,
+        metavar="N|auto",
+        help="processes that carry the load; auto (default): one a thousand streams, at most "
+        "half the cores",
+    )
+    group.add_argument(
+        "--workers",
+        choices=["local", "ray"],
+        default="local",
+        help="ray: actors of a Ray cluster (RAY_ADDRESS, or one on this machine) carry it",
+    )
+
+
+def carrier(args: Namespace) -> Carrier:
+    """Return who carries the load.
+
+    CONCBENCH_TEST_STALL=LENGTH/EVERY (such as 10ms/100ms) blocks the client's loop so often for so
+    long: for tests that the instrument knows its own error. Raises UsageError.
+    """
+    from concbench.measure.carrier import Carrier
+
+    return Carrier(args.procs, args.workers, stall_of(os.environ.get(STALL_VARIABLE, "")))
+
+
+def stall_of(text: str) -> tuple[int, int] | None:
+    """Parse `10ms/100ms` to (length ns, every ns); empty is None. Raises UsageError."""
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d+)ms/(\d+)ms", text)
+    if found is None or not 0 < int(found[1]) < int(found[2]):
+        raise UsageError(f"{STALL_VARIABLE}={text}: expected LENGTH/EVERY, such as 10ms/100ms")
+    return int(found[1]) * 1_000_000, int(found[2]) * 1_000_000
 
 
 def add_output(parser: ArgumentParser) -> None:

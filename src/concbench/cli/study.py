@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,22 @@ from rich.console import Console
 
 from concbench import __version__
 from concbench.analyse.study import StudyFacts, exit_code, judge
+from concbench.cli.ceilings import ceilings, note_calibration
+from concbench.cli.judging import completed, gone_of
+from concbench.cli.payload import payload_lines
 from concbench.clock import folder_stamp
 from concbench.domain import Round, TargetFacts
 from concbench.errors import OutputUnusable
+from concbench.measure.payload import rate_payload
 from concbench.observe.host import machine
 from concbench.report.html import write_html
 from concbench.report.terminal import render
 from concbench.result import Result, to_json
-from concbench.store.read import open_study
+from concbench.store.read import RoundInfo, StudyReader, open_study
 from concbench.store.write import Study, StudyWriter
+
+HALF_WIDTH = 0.01
+"""The relative half-width that is wanted where a command has no option for it."""
 
 LARGEST_SEED = 1 << 53
 """Seeds stay below this so that every JSON reader keeps them whole."""
@@ -58,12 +65,13 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
     seed = secrets.randbelow(LARGEST_SEED) if args.seed is None else args.seed
     existed = folder.exists()
     signal.signal(signal.SIGTERM, _terminate)
+    facts = machine(__version__)
     writer = Study.create(
         folder,
         name=name,
         command=args.argv[0],
         argv=args.argv,
-        machine=machine(__version__),
+        machine=facts,
         tool_version=__version__,
         seed=seed,
         plan=plan,
@@ -72,6 +80,7 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
     study = OpenStudy(folder, writer, seed)
     try:
         with writer:
+            note_calibration(writer, args, facts)
             try:
                 yield study
             except KeyboardInterrupt:
@@ -98,12 +107,18 @@ def _remove(folder: Path, *, existed: bool) -> None:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def result_of(folder: Path) -> Result:
-    """Judge a stored study again from its rounds. Raises StudyUnreadable."""
+def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
+    """Judge a stored study again from its rounds. Raises StudyUnreadable.
+
+    `gone` are the rounds to leave out instead of the retracted ones: how it was judged before.
+    """
     reader = open_study(folder)
     notes = {note["cell"]: note["ended_by"] for note in reader.notes("ended_by")}
     lanes = {note["lane"]: note["template_tok"] for note in reader.notes("lane")}
-    retracted = {entry["round"] for entry in reader.corrections()}
+    withdrawn = gone_of(reader)
+    if gone is not None:
+        withdrawn = {name: why for name, why in withdrawn.items() if name in gone}
+    retracted = withdrawn.keys()
     rounds = (
         reader.load_round(info.round_id)
         for info in reader.rounds()
@@ -121,8 +136,20 @@ def result_of(folder: Path) -> Result:
         ended_by=notes,
         template_tok=lanes,
         corrections=reader.corrections(),
+        ceilings=ceilings(reader),
+        target_half_width=reader.plan.get("until", HALF_WIDTH),
     )
-    return judge(rounds, facts)
+    result = judge(rounds, facts)
+    objectives = reader.plan.get("slo")
+    if reader.record.command == "rate":
+        again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))
+        result.payload = rate_payload(result, again, objectives)
+    rejudge = (lambda names: result_of(folder, names)) if gone is None else None
+    return completed(result, reader, withdrawn, rejudge)
+
+
+def _measured(reader: StudyReader, retracted: Container[str | None]) -> list[RoundInfo]:
+    return [info for info in reader.rounds("measured") if info.round_id not in retracted]
 
 
 def conclude(
@@ -157,6 +184,8 @@ def deliver(args: Namespace, result: Result, folder: Path) -> None:
     if not args.quiet:
         console = Console(stderr=args.json == "-", highlight=False)
         render(result, console, page=str(page))
+        for line in payload_lines(result.payload):
+            console.print(line, soft_wrap=True)
 
 
 def targets(study: OpenStudy, lane: str, facts: TargetFacts, template_tok: int) -> None:

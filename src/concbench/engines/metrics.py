@@ -146,13 +146,14 @@ def _carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 def pick(samples: Sequence[Sample], metric: Metric) -> float | None:
     """Return the quantity, combined over engines and replicas; None where the page lacks it.
 
+    NaN and the infinities (a mean before there was anything to take it of) count as lacking.
     Ranks of one engine repeat each other, so of samples that differ in nothing but their rank
     only the largest counts. A label value `a|b` accepts either, and `a|` also a sample that lacks
     the label.
     """
     engines: dict[tuple[tuple[str, str], ...], float] = {}
     for sample in chosen(samples, metric):
-        if sample.value is None:
+        if sample.value is None or math.isinf(sample.value):
             continue
         key = tuple(sorted(i for i in sample.labels.items() if i[0] not in _RANK_LABELS))
         engines[key] = max(sample.value, engines.get(key, sample.value))

@@ -20,7 +20,8 @@ START_FAILURES: tuple[StartFailure, ...] = (
         "oom",
     ),
     StartFailure(
-        r"(?:Not enough|less) (?:available )?memory.*(?:VLLM_CPU_KVCACHE_SPACE|node \d)",
+        r"(?:Not enough|less) (?:available )?memory.*(?:VLLM_CPU_KVCACHE_SPACE|node \d)|"
+        r"Available memory on node \d.* less than requested memory for kv",
         "the CPU's memory is too small for the KV cache asked for",
         "lower VLLM_CPU_KVCACHE_SPACE or --max-model-len",
         "oom",

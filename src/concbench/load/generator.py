@@ -15,19 +15,21 @@ import ssl
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import IO
 
-from concbench.clock import cpu_ns, now_ns, realtime_offset_ns, utc_stamp
+from concbench.clock import cpu_ns, now_ns, realtime_offset_ns, sleep_s, utc_stamp
 from concbench.domain import StampKind
 from concbench.errors import Unreachable, UsageError
 from concbench.load import stamps
+from concbench.load.growth import CONNECTING_AT_ONCE, Growth
 from concbench.load.log import SPILL_BYTES, ReadLog
-from concbench.load.script import Script
+from concbench.load.poller import poller
+from concbench.load.script import Arrivals, Script
 from concbench.load.stream import RECEIVE_BYTES, Peer, RawRequest, Stream
 from concbench.load.tls import TlsStream
 
 TICK_S = 0.05
 OFFSET_EVERY_TICKS = 20
-CONNECTING_AT_ONCE = 64
 SPARE_FILES = 64
 SPIN_NS = 1_500_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -35,30 +37,80 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Cheap counts for a display while the load is on."""
+    """Cheap counts for a display or a stop rule while the load is on.
+
+    `in_flight` counts requests that were sent and have not ended.
+    """
 
     elapsed_ns: int
     in_flight: int
     ended: int
     reads: int
+    received_bytes: int
+
+    @classmethod
+    def total(cls, parts: Sequence[Progress]) -> Progress:
+        """Return the sum over several generators."""
+        return cls(
+            elapsed_ns=max(each.elapsed_ns for each in parts),
+            in_flight=sum(each.in_flight for each in parts),
+            ended=sum(each.ended for each in parts),
+            reads=sum(each.reads for each in parts),
+            received_bytes=sum(each.received_bytes for each in parts),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What one round does. `timeout_ns` is per request from its sending; None is no limit."""
+    """What one round does. `timeout_ns` is per request from its sending; None is no limit.
+
+    `arrivals` is the queue that the scripts share in an open loop: workers are added when none is
+    free for what is due. `stop_when` is asked at every tick (50 ms); True cuts what is in flight
+    and ends the round.
+
+    `gate` is called when all are connected, blocks, and returns the monotonic ns of the start, or
+    None to send nothing: several generators begin together. `payload` is where the payload is
+    spilled to. `stall` is for tests of the instrument: block the loop so many ns, every so many ns.
+    """
 
     peer: Peer
     scripts: Sequence[Script]
     stamp: StampKind = "kernel"
     timeout_ns: int | None = None
     on_tick: Callable[[Progress], None] | None = None
+    stop_when: Callable[[Progress], bool] | None = None
+    arrivals: Arrivals | None = None
     spill_bytes: int = SPILL_BYTES
     handle_signals: bool = True
+    gate: Callable[[], int | None] | None = None
+    payload: IO[bytes] | None = None
+    stall: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The reads of one of several generators. `first` is its first request's number in the round.
+
+    `open_log` reads the log back; its `request` column counts from the share's own first. `clock`
+    is set where its stamps are of another host's clock: (their ns, theirs − ours) before and after.
+    """
+
+    first: int
+    requests: int
+    offsets: list[tuple[int, int]]
+    rows: int
+    payload_bytes: int
+    open_log: Callable[[], ReadLog]
+    clock: tuple[tuple[int, int], tuple[int, int]] | None = None
 
 
 @dataclass(slots=True)
 class RawRound:
-    """What one round left. `offsets` are samples of realtime − monotonic (see `stamps`)."""
+    """What one round left. `offsets` are samples of realtime − monotonic, at least one.
+
+    Where several generators made it, `log` is empty and each has a share. `clock_bound_ns` says
+    how far the clocks of several hosts may be off each other.
+    """
 
     stamp: StampKind
     began_utc: str
@@ -71,6 +123,18 @@ class RawRound:
     client_cpu_ns: int = 0
     min_rtt_ns: int | None = None
     interrupted: bool = False
+    added_workers: int = 0
+    growth_refused: str | None = None
+    shares: list[Share] = field(default_factory=list)
+    clock_bound_ns: int | None = None
+
+    def parts(self) -> list[Share]:
+        """Return the shares; the whole round as one where a single generator made it."""
+        if self.shares:
+            return self.shares
+        log = self.log
+        count = len(self.requests)
+        return [Share(0, count, self.offsets, len(log), log.payload_bytes, lambda: log)]
 
 
 def resolve(hostname: str, port: int, tls: ssl.SSLContext | None) -> Peer:
@@ -110,10 +174,11 @@ def ensure_files(streams: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
 
 
-def run(plan: LoadPlan) -> RawRound:
+def run(plan: LoadPlan, prepare: Callable[[Generator], None] | None = None) -> RawRound:
     """Run one round to its end, or to SIGINT or SIGTERM (then `interrupted` is set).
 
-    Raises UsageError when the machine's limits do not allow that many streams.
+    `prepare` is given the generator before anything is connected. Raises UsageError when the
+    machine's limits do not allow that many streams.
     """
     ensure_files(len(plan.scripts))
     loop = _new_loop()
@@ -124,6 +189,8 @@ def run(plan: LoadPlan) -> RawRound:
     gc.disable()
     try:
         generator = Generator(plan, loop)
+        if prepare is not None:
+            prepare(generator)
         return loop.run_until_complete(generator.run())
     finally:
         gc.enable()
@@ -148,7 +215,8 @@ class Generator:
     def __init__(self, plan: LoadPlan, loop: asyncio.AbstractEventLoop) -> None:
         self._plan = plan
         self.loop = loop
-        self.log = ReadLog()
+        self.poller = poller(loop)
+        self.log = ReadLog(plan.payload)
         self.requests: list[RawRequest] = []
         self.start_ns = 0
         self.stamp: StampKind = plan.stamp
@@ -163,8 +231,9 @@ class Generator:
         self._finished = loop.create_future()
         self._ticks = 0
         self._next_tick_ns = 0
-        kind = Stream if plan.peer.tls is None else TlsStream
-        self._streams = [kind(self, plan.peer, w, s) for w, s in enumerate(plan.scripts)]
+        self._kind = Stream if plan.peer.tls is None else TlsStream
+        self._streams = [self._kind(self, plan.peer, w, s) for w, s in enumerate(plan.scripts)]
+        self._growth = None if plan.arrivals is None else Growth(self, plan.arrivals)
 
     async def run(self) -> RawRound:
         """Connect all, start the clock, run every script to its end."""
@@ -174,21 +243,28 @@ class Generator:
         self._watch_signals()
         began_utc, cpu_before = utc_stamp(), cpu_ns()
         self._sample_offset()
-        self.start_ns = now_ns()
-        self._next_tick_ns = self.start_ns + int(TICK_S * 1e9)
+        self._begin()
+        self._next_tick_ns = now_ns() + int(TICK_S * 1e9)
         tick = self.loop.call_later(TICK_S, self._tick)
         try:
-            for stream in self._streams:
-                stream.advance(None)
+            if not self._interrupted:
+                for stream in self._streams:
+                    stream.advance(None)
+                if self._growth is not None:
+                    self._growth.watch()
             if self._streams:
                 await self._finished
         finally:
             tick.cancel()
             end_ns = now_ns()
             self._finished.cancel()
+            if self._growth is not None:
+                await self._growth.end()
             for stream in self._streams:
                 stream.close()
+            self.poller.close()
         self._sample_offset()
+        self._settle(end_ns)
         return RawRound(
             stamp=self._plan.stamp,
             began_utc=began_utc,
@@ -201,13 +277,38 @@ class Generator:
             client_cpu_ns=cpu_ns() - cpu_before,
             min_rtt_ns=self.min_rtt_ns,
             interrupted=self._interrupted,
+            added_workers=0 if self._growth is None else self._growth.added,
+            growth_refused=None if self._growth is None else self._growth.refused,
         )
 
+    def _settle(self, end_ns: int) -> None:
+        """Make the requests those that were due: no later ones, and those nobody could send too."""
+        while self.requests and self.requests[-1].sent_ns is None:
+            if self.requests[-1].due_ns <= end_ns:
+                break
+            self.requests.pop()
+        if self._growth is not None:
+            self.requests += self._growth.unsent(end_ns)
+
     async def _connect_all(self) -> None:
-        # A listen queue is finite (often 128): more at once would be refused or resent late.
         for first in range(0, len(self._streams), CONNECTING_AT_ONCE):
             batch = self._streams[first : first + CONNECTING_AT_ONCE]
             await asyncio.gather(*(stream.connect() for stream in batch))
+
+    def _begin(self) -> None:
+        """Fix the start: now, or what the gate says."""
+        plan = self._plan
+        gate = (lambda: None) if self._interrupted else plan.gate or now_ns
+        start_ns = gate()
+        self.start_ns = now_ns() if start_ns is None else start_ns
+        if start_ns is None:
+            self.interrupt()
+        if plan.stall is not None:
+            self.loop.call_later(plan.stall[1] / 1e9, self._stall, *plan.stall)
+
+    def _stall(self, length_ns: int, every_ns: int) -> None:
+        sleep_s(length_ns / 1e9)
+        self.loop.call_later(max(0, every_ns - length_ns) / 1e9, self._stall, length_ns, every_ns)
 
     def _watch_signals(self) -> None:
         if self._plan.handle_signals:
@@ -215,13 +316,24 @@ class Generator:
                 self.loop.add_signal_handler(number, self.interrupt)
 
     def interrupt(self) -> None:
-        """Stop at once: what is in flight ends as `stopped`."""
+        """Stop at once because of a signal."""
         self._interrupted = True
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop at once: what is in flight ends as `stopped`."""
         at_ns = now_ns()
         for stream in self._streams:
             stream.finish(at_ns, "stopped")
             stream.ended = True
         self._resolve()
+
+    def add_worker(self, script: Script) -> Stream:
+        """Add a worker while the load is on. Raises UsageError where no more files can be open."""
+        ensure_files(len(self._streams) + 1)
+        stream = self._kind(self, self._plan.peer, len(self._streams), script)
+        self._streams.append(stream)
+        return stream
 
     def worker_ended(self) -> None:
         """Count a worker whose script has ended; the last one ends the round."""
@@ -257,13 +369,25 @@ class Generator:
             self._sample_offset()
         if self._plan.timeout_ns is not None:
             self._expire(now, self._plan.timeout_ns)
-        if self._plan.on_tick is not None:
-            in_flight = sum(1 for stream in self._streams if stream.current is not None)
-            done = len(self.requests) - in_flight
-            self._plan.on_tick(Progress(now - self.start_ns, in_flight, done, len(self.log)))
+        if self._plan.on_tick is not None or self._plan.stop_when is not None:
+            progress = self._progress(now)
+            if self._plan.on_tick is not None:
+                self._plan.on_tick(progress)
+            if self._plan.stop_when is not None and self._plan.stop_when(progress):
+                self.stop()
         if not self._finished.done():
             self._next_tick_ns = now_ns() + int(TICK_S * 1e9)
             self.loop.call_later(TICK_S, self._tick)
+
+    def _progress(self, now: int) -> Progress:
+        current = [stream.current for stream in self._streams if stream.current is not None]
+        return Progress(
+            elapsed_ns=now - self.start_ns,
+            in_flight=sum(1 for request in current if request.sent_ns is not None),
+            ended=len(self.requests) - len(current),
+            reads=len(self.log),
+            received_bytes=self.log.payload_bytes,
+        )
 
     def _expire(self, now: int, timeout_ns: int) -> None:
         for stream in self._streams:

@@ -26,14 +26,14 @@ class ReadLog:
 
     __slots__ = ("_file", "kernel", "payload", "request", "size", "spilled_bytes", "user_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, file: IO[bytes] | None = None) -> None:
         self.request = array("i")
         self.user_ns = array("q")
         self.size = array("i")
         self.kernel = bytearray()
         self.payload = bytearray()
         self.spilled_bytes = 0
-        self._file: IO[bytes] | None = None
+        self._file = file
 
     def __len__(self) -> int:
         return len(self.request)
@@ -69,8 +69,28 @@ class ReadLog:
             yield row, bytes(buffered[position : position + size])
             position += size
 
+    def save(self, columns: IO[bytes]) -> None:
+        """Spill the payload and write the columns, for `load` in another process."""
+        self.spill()
+        for column in (self.request, self.user_ns, self.size, self.kernel):
+            columns.write(column)
+
+    @classmethod
+    def load(cls, columns: IO[bytes], payload: IO[bytes], rows: int) -> ReadLog:
+        """Return a log of that many rows that was saved. Raises EOFError where some are missing."""
+        log = cls(payload)
+        columns.seek(0)
+        for column in (log.request, log.user_ns, log.size):
+            column.fromfile(columns, rows)
+        log.kernel += columns.read(rows * STAMP_BYTES)
+        if len(log.kernel) != rows * STAMP_BYTES:
+            raise EOFError("the stamps of some reads are missing")
+        log.spilled_bytes = sum(log.size)
+        return log
+
     def close(self) -> None:
-        """Drop payload and file; the stamps stay."""
+        """Drop payload and file; the stamps and the count of bytes stay."""
+        self.spilled_bytes += len(self.payload)
         self.payload.clear()
         if self._file is not None:
             self._file.close()

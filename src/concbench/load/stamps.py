@@ -1,23 +1,19 @@
-"""Kernel receive stamps: switched on per socket, kept alive host-wide, decoded after the round."""
+"""Kernel receive stamps: switched on per socket, kept alive host-wide."""
 
 from __future__ import annotations
 
 import atexit
 import functools
 import socket
-import struct
 import sys
-from array import array
 
 from concbench.clock import sleep_s
 from concbench.domain import StampKind
-from concbench.load.log import STAMP_BYTES
 
 SO_TIMESTAMPNS = 35
 """Linux's number; CPython has no name for it. Control message type and option are the same."""
 
 ANCILLARY_BYTES = 64
-_TIMESPEC = struct.Struct("=qq")
 _TCP_INFO_BYTES = 192
 _MIN_RTT_AT = 148  # struct tcp_info, tcpi_min_rtt: u32, microseconds
 
@@ -80,33 +76,3 @@ def min_rtt_ns(sock: socket.socket) -> int | None:
         return None
     micros = int.from_bytes(info[_MIN_RTT_AT : _MIN_RTT_AT + 4], sys.byteorder)
     return micros * 1000 if 0 < micros < 0xFFFFFFFF else None
-
-
-def to_monotonic(kernel: bytes | bytearray, offsets: list[tuple[int, int]]) -> array[int]:
-    """Decode raw stamps to monotonic nanoseconds, 0 where there was none.
-
-    `offsets` are samples `(monotonic_ns, realtime − monotonic in ns)`, at least one, in order;
-    between two of them the offset is interpolated, outside it is held.
-    """
-    stamps = array("q")
-    at = 0
-    for start in range(0, len(kernel), STAMP_BYTES):
-        seconds, nanos = _TIMESPEC.unpack_from(kernel, start)
-        if not seconds:
-            stamps.append(0)
-            continue
-        real_ns = seconds * 1_000_000_000 + nanos
-        while at + 1 < len(offsets) and real_ns - offsets[at + 1][1] >= offsets[at + 1][0]:
-            at += 1
-        stamps.append(real_ns - _offset_at(real_ns - offsets[at][1], at, offsets))
-    return stamps
-
-
-def _offset_at(mono_ns: int, at: int, offsets: list[tuple[int, int]]) -> int:
-    when, offset = offsets[at]
-    if at + 1 >= len(offsets) or mono_ns <= when:
-        return offset
-    later, later_offset = offsets[at + 1]
-    # Stamps come in order of reading, which is nearly but not strictly the order of time; a small
-    # step back stays within the last segment and errs by less than the offset's own drift.
-    return offset + (later_offset - offset) * (mono_ns - when) // max(1, later - when)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
 from concbench.analyse.estimate import mean_estimate, relative_half_width
-from concbench.analyse.rates import batch_tok_per_s, headline_tok_per_s
-from concbench.domain import Cell, Round, RoundPhase, Workload
-from concbench.errors import PromptTooLong
-from concbench.measure.digest import digest
-from concbench.measure.requests import render_all
+from concbench.domain import Cell, Round
+from concbench.measure.campaign import (
+    WARMUP_OUTPUT_TOK,
+    Asking,
+    Campaign,
+    Kept,
+    OnDiscard,
+    OnRound,
+    Recorder,
+    check_reset,
+    context_label,
+    until_signal,
+)
+from concbench.measure.companions import after_idle, half_cell, half_round
 from concbench.measure.session import Session
 from concbench.plan.output import auto_output_tokens
-from concbench.plan.prompts import Prompt, prompts_sha256
-from concbench.plan.splitmix import derive
+from concbench.plan.prompts import Prompt
 
-WARMUP_OUTPUT_TOK = 32
 DISAGREE = 0.10
 """How much faster (log ratio) the second round must be for the first to count as cold."""
 
@@ -32,7 +37,11 @@ EndedBy = Literal["interval", "rounds_max", "interrupt"]
 
 @dataclass(frozen=True, slots=True)
 class BurstOptions:
-    """What a burst is to do. `output_tok` None means auto; `rounds_max` None means `rounds`."""
+    """What a burst is to do. `output_tok` None means auto; `rounds_max` None means `rounds`.
+
+    `idle_s` adds a request after that much silence at the end; `reset_cache` empties the engine's
+    prompt cache before every round.
+    """
 
     levels: Sequence[int]
     prompt_tok: int
@@ -48,26 +57,27 @@ class BurstOptions:
     keep_text: bool = False
     temperature: float = 0.0
     target: float = 0.01
+    idle_s: float | None = None
+    reset_cache: bool = False
 
-
-@dataclass(slots=True)
-class Campaign:
-    """What a campaign has measured: rounds by cell, and why each cell ended."""
-
-    rounds: dict[str, list[Round]] = field(default_factory=dict)
-    cells: dict[str, Cell] = field(default_factory=dict)
-    ended_by: dict[str, str] = field(default_factory=dict)
-    output_tok: int = 0
-    interrupted: bool = False
-
-
-OnRound = Callable[[Round], None]
-OnDiscard = Callable[[str, str], None]
+    @property
+    def asking(self) -> Asking:
+        """What all requests have in common."""
+        return Asking(
+            prompt_tok=self.prompt_tok,
+            content=self.content,
+            seed=self.seed,
+            timeout_s=self.timeout_s,
+            same_prompt=self.same_prompt,
+            file_prompts=self.file_prompts,
+            keep_text=self.keep_text,
+            reset_cache=self.reset_cache,
+        )
 
 
 def cell_of(session: Session, level: int, prompt_tok: int) -> Cell:
     """Return the cell of one level."""
-    label = "short" if prompt_tok <= 50 else str(prompt_tok)
+    label = context_label(prompt_tok)
     return Cell(
         cell=f"{session.lane}.{label}.c{level}",
         lane=session.lane,
@@ -83,58 +93,76 @@ def burst(
     """Measure every level; `on_round` is given each finished round and must store it.
 
     A signal ends the campaign early: what was measured is in the result, marked. Raises
-    PromptTooLong when prompt and answer are known not to fit the context.
+    PromptTooLong when prompt and answer are known not to fit the context, UsageError where the
+    engine cannot empty its prompt cache and should.
     """
     campaign = Campaign()
-    runner = _Runner(session, options, campaign, on_round)
-    runner.check_context()
+    recorder = Recorder(session, options.asking, campaign, on_round)
+    recorder.check_context(options.output_tok)
+    if options.reset_cache:
+        check_reset(session)
     for level in options.levels:
-        cell = cell_of(session, level, options.prompt_tok)
-        campaign.cells[cell.cell] = cell
-        campaign.rounds[cell.cell] = []
-    _warm_up(runner)
-    if campaign.interrupted:
-        return campaign
+        campaign.add(cell_of(session, level, options.prompt_tok))
+    with until_signal(recorder):
+        _warm_up(recorder, options)
+        if not campaign.interrupted:
+            _measure(recorder, options, on_discard)
+        if options.idle_s is not None and not campaign.interrupted:
+            after_idle(recorder, next(iter(campaign.cells.values())), options.idle_s)
+    for name in campaign.cells:
+        campaign.ended_by.setdefault(name, "interrupt")
+    return campaign
+
+
+def _measure(recorder: Recorder, options: BurstOptions, on_discard: OnDiscard) -> None:
+    """Go round the levels until each has enough rounds, its interval, or the engine is gone."""
+    campaign = recorder.campaign
     rounds_max = max(options.rounds, options.rounds_max or options.rounds)
     rewarmed: set[str] = set()
     while not campaign.interrupted:
         todo = [c for c in campaign.cells.values() if c.cell not in campaign.ended_by]
         if not todo:
-            break
+            return
         for cell in todo:
-            runner.one_round(cell, "measured")
+            done = recorder.burst(cell, "measured", campaign.output_tok)
+            if done.outcome == "crashed" or campaign.interrupted:
+                return
+            half = half_round(recorder, cell)
             if campaign.interrupted:
-                campaign.ended_by[cell.cell] = "interrupt"
-                break
+                return
             warming = options.rounds > 2 and cell.cell not in rewarmed
             if warming and still_cold(campaign.rounds[cell.cell]):
                 rewarmed.add(cell.cell)
-                _discard(campaign, cell, on_discard)
-                runner.one_round(cell, "warmup")
+                _discard(campaign, cell, half is not None, on_discard)
+                recorder.burst(cell, "warmup", min(WARMUP_OUTPUT_TOK, campaign.output_tok))
                 continue
             ended = _ended_by(
                 campaign.rounds[cell.cell], options.rounds, rounds_max, options.target
             )
             if ended:
                 campaign.ended_by[cell.cell] = ended
-    for name in campaign.cells:
-        campaign.ended_by.setdefault(name, "interrupt")
-    return campaign
 
 
-def _warm_up(runner: _Runner) -> None:
+def _warm_up(recorder: Recorder, options: BurstOptions) -> None:
     """One discarded wave a level, the largest first: it also shows how ragged a start is."""
-    campaign, options = runner.campaign, runner.options
+    campaign, session = recorder.campaign, recorder.session
     largest = max(campaign.cells.values(), key=lambda cell: cell.concurrency)
-    pace = StartPace(runner.session.step_ns / 1e9, None)
+    pace = StartPace(session.step_ns / 1e9, None)
+    wave_tok = min(WARMUP_OUTPUT_TOK, options.output_tok or WARMUP_OUTPUT_TOK)
     for cell in sorted(campaign.cells.values(), key=lambda c: -c.concurrency):
         for _ in range(options.warmup):
-            wave = runner.one_round(cell, "warmup")
+            wave = recorder.burst(cell, "warmup", wave_tok)
             if campaign.interrupted:
                 return
             if cell is largest:
                 pace = start_pace(wave) or pace
-    campaign.output_tok = runner.choose_output_tok(largest.concurrency, pace)
+    campaign.output_tok = options.output_tok or auto_output_tokens(
+        largest.concurrency,
+        pace.step_s or FALLBACK_STEP_S,
+        first_spread_s=pace.first_spread_s,
+        prompt_tok=options.prompt_tok,
+        context_tok=session.facts.max_context_tok,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +186,7 @@ def start_pace(wave: Round) -> StartPace | None:
     return StartPace(steps[len(steps) // 2] / 1e9, (max(firsts) - min(firsts)) / 1e9)
 
 
-def still_cold(rounds: Sequence[Round]) -> bool:
+def still_cold(rounds: Sequence[Kept]) -> bool:
     """Whether exactly two rounds are there and the second was faster by more than a warm engine is.
 
     Warming up only ever makes an engine faster; a second round that is slower has other reasons,
@@ -166,117 +194,24 @@ def still_cold(rounds: Sequence[Round]) -> bool:
     """
     if len(rounds) != 2:
         return False
-    first, second = (batch_tok_per_s(each) for each in rounds)
+    first, second = (each.batch_tok_per_s for each in rounds)
     return bool(first and second and math.log(second / first) > DISAGREE)
 
 
-def _discard(campaign: Campaign, cell: Cell, on_discard: OnDiscard) -> None:
-    for old in campaign.rounds[cell.cell]:
-        on_discard(old.round_id, "the first two rounds disagreed: the engine was not yet warm")
-    campaign.rounds[cell.cell] = []
+def _discard(campaign: Campaign, cell: Cell, with_half: bool, on_discard: OnDiscard) -> None:  # noqa: FBT001
+    names = [cell.cell, half_cell(cell).cell] if with_half else [cell.cell]
+    for name in names:
+        for old in campaign.rounds[name]:
+            on_discard(old.round_id, "the first two rounds disagreed: the engine was not yet warm")
+        campaign.rounds[name] = []
 
 
-def _ended_by(rounds: Sequence[Round], least: int, most: int, target: float) -> EndedBy | None:
+def _ended_by(rounds: Sequence[Kept], least: int, most: int, target: float) -> EndedBy | None:
     """Say whether the cell is done: narrow enough after the least, or at the most rounds."""
     if len(rounds) < least:
         return None
-    rates = [rate for rate in (headline_tok_per_s(r) for r in rounds) if rate]
+    rates = [each.headline_tok_per_s for each in rounds if each.headline_tok_per_s]
     width = relative_half_width(mean_estimate(rates))
     if width is not None and width <= target:
         return "interval"
     return "rounds_max" if len(rounds) >= most else None
-
-
-@dataclass(slots=True)
-class _Runner:
-    """Runs single rounds: prompts, bytes, load, digest, store."""
-
-    session: Session
-    options: BurstOptions
-    campaign: Campaign
-    on_round: OnRound
-    count: int = 0
-
-    def choose_output_tok(self, largest: int, pace: StartPace) -> int:
-        """Return the answers' length; the same for all levels, so that they can be compared."""
-        options, limit = self.options, self.session.facts.max_context_tok
-        if options.output_tok is not None:
-            return options.output_tok
-        return auto_output_tokens(
-            largest,
-            pace.step_s or FALLBACK_STEP_S,
-            first_spread_s=pace.first_spread_s,
-            prompt_tok=options.prompt_tok,
-            context_tok=limit,
-        )
-
-    def one_round(self, cell: Cell, phase: RoundPhase) -> Round:
-        """Run one round or one warm-up wave and hand it on."""
-        options, session = self.options, self.session
-        output_tok = self.campaign.output_tok or options.output_tok or 0
-        if phase == "warmup":
-            output_tok = min(WARMUP_OUTPUT_TOK, output_tok or WARMUP_OUTPUT_TOK)
-        seed = derive(options.seed, self.count)
-        prompts = self._prompts(cell.concurrency, seed)
-        round_id = f"{self.count:05d}-{cell.cell}"
-        lengths = [output_tok] * len(prompts)
-        outgoing = render_all(session.ask, prompts, lengths, f"concbench-{self.count}")
-        timeout_ns = None if options.timeout_s is None else int(options.timeout_s * 1e9)
-        raw = session.load(outgoing, timeout_ns)
-        parsed = digest(
-            raw,
-            round_id=round_id,
-            cell=cell,
-            index=len(self.campaign.rounds[cell.cell]),
-            phase=phase,
-            workload=self._workload(output_tok, seed, prompts),
-            prompts=[(p.sha256, p.tok) for p in prompts],
-            keep_text=options.keep_text,
-        )
-        self.count += 1
-        if raw.interrupted:
-            self.campaign.interrupted = True
-        if phase == "measured":
-            self.campaign.rounds[cell.cell].append(parsed)
-        self.on_round(parsed)
-        return parsed
-
-    def check_context(self) -> None:
-        """Raise PromptTooLong before anything is sent that cannot fit."""
-        options, limit = self.options, self.session.facts.max_context_tok
-        need = options.prompt_tok + (options.output_tok or 1)
-        if limit is not None and need > limit:
-            raise PromptTooLong(
-                f"{options.prompt_tok} prompt + {options.output_tok or 1} output tokens exceed the "
-                f"context of {limit} tokens a request: shorten one, or start the server with more "
-                "context (or fewer slots)"
-            )
-
-    def _prompts(self, n: int, seed: int) -> list[Prompt]:
-        options = self.options
-        if options.file_prompts:
-            first = self.session.next_prompt
-            self.session.next_prompt += n
-            pool = options.file_prompts
-            return [pool[(first + k) % len(pool)] for k in range(n)]
-        run_seed = options.seed if options.same_prompt else seed
-        return self.session.prompts(
-            n, options.prompt_tok, options.content, run_seed, same=options.same_prompt
-        )
-
-    def _workload(self, output_tok: int, seed: int, prompts: Sequence[Prompt]) -> Workload:
-        ask = self.session.ask
-        return Workload(
-            prompt_tokens=self.options.prompt_tok,
-            output_tokens=output_tok,
-            seed=seed,
-            arrival="burst",
-            distinct_prompts=len({p.sha256 for p in prompts}) == len(prompts),
-            content="file" if self.options.file_prompts else self.options.content,
-            endpoint=ask.endpoint,
-            stream=ask.stream,
-            temperature=ask.temperature,
-            ignore_eos=bool(ask.engine_fields.get("ignore_eos", False)),
-            extra_body=msgspec.json.decode(msgspec.json.encode(ask.extra_body)),
-            prompts_sha256=prompts_sha256(prompts),
-        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 import msgspec
 
+from concbench.clock import now_ns, sleep_s
 from concbench.domain import Cell, RequestRecord, Round, StampKind, TargetFacts, Workload
 from concbench.engines.spec import EngineSpec
 from concbench.errors import (
@@ -25,9 +26,11 @@ from concbench.load.generator import LoadPlan, RawRound, resolve, run
 from concbench.load.script import Once, Outgoing
 from concbench.load.stream import Peer
 from concbench.load.tls import context
+from concbench.measure.carrier import Carrier
 from concbench.measure.digest import digest
 from concbench.measure.requests import Ask
 from concbench.measure.tokenizer import ServerTokenizer
+from concbench.observe.observer import Observer
 from concbench.plan.prompts import (
     Calibration,
     Prompt,
@@ -43,6 +46,15 @@ PACE_TOK = 24
 """Output tokens of the request that finds the pace of decoding."""
 
 PROBE_TIMEOUT_NS = 600 * 1_000_000_000
+LOADING_WAIT_NS = 30 * 1_000_000_000
+LOADING_POLL_S = 0.25
+
+
+class StillLoading(NotReady):
+    """502, 503 or 504 to the first request: what a server, or the proxy before it, says meanwhile.
+
+    Waiting may mend it.
+    """
 
 
 @dataclass(slots=True)
@@ -51,6 +63,8 @@ class Session:
 
     `step_ns` is the time between tokens of one request alone, `prefill_ns` its time to the first;
     `first_request` is the very first request of this session, measured on its own.
+    `bytes_per_tok` is what one more output token adds to an answer, 0 where that is not known.
+    `observer` watches the server while it is set; `carrier` carries the rounds' load.
     """
 
     lane: str
@@ -67,7 +81,10 @@ class Session:
     step_ns: int = 0
     prefill_ns: int = 0
     first_request: RequestRecord | None = None
+    bytes_per_tok: float = 0.0
     next_prompt: int = 0
+    observer: Observer | None = None
+    carrier: Carrier = field(default_factory=Carrier)
     alive: Callable[[], str | None] = lambda: None
 
     def prompts(
@@ -117,7 +134,7 @@ def open_session(attached: Attached, access: Access, ask_options: dict[str, obje
         facts=attached.facts,
         spec=attached.spec,
         http=attached.http,
-        peer=resolve(hostname, port, tls),
+        peer=replace(resolve(hostname, port, tls), ca=access.ca, insecure=access.insecure),
         ask=ask,
         stamp=stamps.available(),
         tokenizer=ServerTokenizer.of(attached),
@@ -139,7 +156,9 @@ def calibrate(session: Session, kind: str, seed: int) -> None:
     counted = session.tokenizer.count(texts) if session.tokenizer is not None else None
     if counted is None:
         session.tokenizer = None
-    records = [one_request(session, text, 1) for text in texts[: 1 if counted else 2]]
+    rounds = [first_answer(session, texts[0])]
+    rounds += [one_request(session, text, 1) for text in texts[1 : 1 if counted else 2]]
+    records = [each.requests[0] for each in rounds]
     session.first_request = records[0]
     if counted is not None and records[0].prompt_tok is not None:
         session.template_tok = max(0, records[0].prompt_tok - counted[0])
@@ -147,12 +166,35 @@ def calibrate(session: Session, kind: str, seed: int) -> None:
         prompt_tok = [record.prompt_tok or 0 for record in records]
         session.calibration = fit_calibration([word_count(text) for text in texts], prompt_tok)
         session.template_tok = round(session.calibration.template_tok)
-    find_pace(session, texts[0])
+    find_pace(session, texts[0], rounds[0].instrument.received_bytes)
 
 
-def find_pace(session: Session, text: str) -> None:
-    """Find how long a step and the first token take alone, from one short request."""
-    record = one_request(session, text, PACE_TOK)
+def first_answer(session: Session, text: str) -> Round:
+    """Send the first request again until a token comes, while the server or a proxy still loads.
+
+    What it waits for is in no figure: the round returned is that of the request that was answered.
+    Raises what `one_request` raises, NotReady after `LOADING_WAIT_NS`.
+    """
+    end_ns = now_ns() + LOADING_WAIT_NS
+    while True:
+        try:
+            return one_request(session, text, 1)
+        except StillLoading:
+            if now_ns() >= end_ns:
+                raise
+        sleep_s(LOADING_POLL_S)
+
+
+def find_pace(session: Session, text: str, one_token_bytes: int) -> None:
+    """Find how long a step and the first token take alone, from one short request.
+
+    `one_token_bytes` is the size of an answer of one token, for `bytes_per_tok`.
+    """
+    answer = one_request(session, text, PACE_TOK)
+    record = answer.requests[0]
+    more_bytes = answer.instrument.received_bytes - one_token_bytes
+    if record.output_tok > 1 and more_bytes > 0:
+        session.bytes_per_tok = more_bytes / (record.output_tok - 1)
     sent, first, last = record.sent_ns, record.first_token_ns, record.last_token_ns
     if sent is not None and first is not None and last is not None and record.events > 1:
         session.step_ns = (last - first) // max(1, record.output_tok - 1)
@@ -161,8 +203,8 @@ def find_pace(session: Session, text: str) -> None:
         session.step_ns = (record.end_ns - sent) // max(1, record.output_tok)
 
 
-def one_request(session: Session, text: str, output_tok: int) -> RequestRecord:
-    """Send one request and return its record. Raises the TargetError that fits a failure."""
+def one_request(session: Session, text: str, output_tok: int) -> Round:
+    """Send one request and return its round. Raises the TargetError that fits a failure."""
     outgoing = session.ask.render(text, output_tok, 0, "concbench-probe")
     raw = session.load([outgoing], PROBE_TIMEOUT_NS)
     if raw.interrupted:
@@ -182,7 +224,7 @@ def one_request(session: Session, text: str, output_tok: int) -> RequestRecord:
     record = parsed.requests[0]
     if record.outcome != "ok":
         raise failure(session, record)
-    return record
+    return parsed
 
 
 def failure(session: Session, record: RequestRecord) -> ConcbenchError:
@@ -203,7 +245,9 @@ def failure(session: Session, record: RequestRecord) -> ConcbenchError:
         )
     if kind == "http_400" and "context" in detail.lower():
         return PromptTooLong(f"{url}: {detail}; use a shorter --prompt-tokens")
-    if kind in ("http_502", "http_503", "timeout", "no_response"):
+    if kind in ("http_502", "http_503", "http_504"):
+        return StillLoading(f"{url}: {kind.replace('_', ' ')}: {detail}")
+    if kind in ("timeout", "no_response"):
         return NotReady(f"{url}: {kind.replace('_', ' ')}: {detail}")
     return TargetError(f"{url}: the first request failed: {kind.replace('_', ' ')}: {detail}")
 

@@ -1,7 +1,8 @@
-"""From what a person typed to a session that is ready: attach, or start the embedded lane."""
+"""From what a person typed to a session that is ready: a URL, a lane of the plan, `embedded`."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,14 +11,28 @@ from typing import Any
 
 import msgspec
 
+from concbench.errors import UsageError
+from concbench.measure.observed import observing
 from concbench.measure.session import Session, calibrate, open_session, with_first_request
+from concbench.plan.file import load_plan
+from concbench.plan.model import LanePlan, Plan
+from concbench.serve.attached import local_pids
 from concbench.serve.embedded import start_embedded
+from concbench.serve.enrich import enriched
 from concbench.serve.http import Access
-from concbench.serve.probe import attach
+from concbench.serve.probe import await_attached
+from concbench.serve.running import running_lane
+from concbench.serve.swap import LOAD_DEADLINE_S, ready_model
+from concbench.serve.urls import looks_like_url
 
 EMBEDDED = "embedded"
+URL_WAIT_S = 30.0
+"""How long a server at a URL may still load its model; a lane of the plan has longer."""
+
 EMBEDDED_SPARE_TOK = 64
 EMBEDDED_LEAST_CONTEXT_TOK = 1024
+DEFAULT_PLANS = ("plan.toml", "concbench.toml")
+"""Where lanes are looked up without --plan, in the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,8 @@ class TargetOptions:
     ask: dict[str, Any] = field(default_factory=dict)
     content: str = "prose"
     seed: int = 0
+    plan: Path | None = None
+    wait_s: float | None = None
 
 
 def is_embedded(target: str) -> bool:
@@ -47,22 +64,87 @@ def embedded_context_tok(prompt_tok: int, output_tok: int | None) -> int:
 def ready(
     options: TargetOptions, *, slots: int, context_tok: int, log_folder: Path
 ) -> Iterator[Session]:
-    """Yield a calibrated session; the embedded engine is started before and always stopped after.
+    """Yield a calibrated session; what is started here is always stopped after.
 
-    `slots` and `context_tok` (a slot) count for the embedded engine only. Raises what attaching,
-    starting and the first request raise.
+    `slots` and `context_tok` (a slot) count for the embedded engine only. A lane of the plan that
+    runs already (`lanes up`, or a URL) is left running. Raises what attaching, starting and the
+    first request raise.
     """
+    found = None if is_embedded(options.target) else find_lane(options.target, options.plan)
+    if found is not None:
+        with _lane_session(*found, options, log_folder) as session:
+            yield session
+        return
     if not is_embedded(options.target):
-        attached = attach(options.target, options.access, options.model)
-        yield _prepared(open_session(attached, options.access, dict(options.ask)), options)
+        wait_s = URL_WAIT_S if options.wait_s is None else options.wait_s
+        met = await_attached(options.target, options.access, options.model, deadline_s=wait_s)
+        attached = ready_model(met.attached, options.access, LOAD_DEADLINE_S)
+        pids = local_pids(attached.root)
+        attached = enriched(attached, pids, None)
+        session = open_session(attached, options.access, dict(options.ask))
+        with observing(session, options.access, engine_pids=pids):
+            yield _prepared(session, options)
         return
     log_folder.mkdir(parents=True, exist_ok=True)
     with start_embedded(slots, context_tok, log_folder / "embedded.log") as lane:
         session = open_session(lane.attached, Access(), dict(options.ask))
         session.alive = lane.alive
         session.facts = lane.facts
-        yield _prepared(session, options)
+        pids = local_pids(lane.attached.root)
+        with observing(session, Access(), log=lane.log_path, engine_pids=pids):
+            yield _prepared(session, options)
     session.facts = msgspec.structs.replace(session.facts, teardown=lane.facts.teardown)
+
+
+def find_lane(target: str, plan: Path | None) -> tuple[LanePlan, Plan] | None:
+    """Return the lane that a target names with its plan, or None where the target is a URL.
+
+    Without `plan`, `plan.toml` or `concbench.toml` of the working folder is read, and only for what
+    does not look like a URL. Raises UsageError for a name that no plan has, PlanError for a plan
+    that is wrong.
+    """
+    name = target.strip()
+    if plan is None and looks_like_url(name):
+        return None
+    path = plan or next((Path(one) for one in DEFAULT_PLANS if Path(one).is_file()), None)
+    if path is None:
+        raise UsageError(
+            f"{name!r} is no URL (http://HOST:PORT), and there is no {' or '.join(DEFAULT_PLANS)} "
+            "here whose lane it could be: give --plan PLAN.toml"
+        )
+    loaded = load_plan(path)
+    if name in loaded.lanes:
+        return loaded.lanes[name], loaded
+    if looks_like_url(name):
+        return None
+    near = difflib.get_close_matches(name, loaded.lanes, 1)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(loaded.lanes)}"
+    raise UsageError(f"{path} has no lane {name!r}: {hint}")
+
+
+@contextmanager
+def _lane_session(
+    lane: LanePlan, plan: Plan, options: TargetOptions, log_folder: Path
+) -> Iterator[Session]:
+    """Yield a session on a lane of the plan."""
+    chosen = lane if options.model is None else msgspec.structs.replace(lane, model=options.model)
+    endpoint = options.ask.get("endpoint", "chat")
+    log_path = log_folder / f"{lane.name}.log"
+    with running_lane(
+        chosen if lane.way == "url" else lane,
+        plan.path,
+        options.access,
+        log_path,
+        wait_s=options.wait_s,
+        endpoint=endpoint,
+    ) as running:
+        session = open_session(running.attached, options.access, dict(options.ask))
+        session.alive = running.alive
+        session.facts = running.facts
+        log, pids = (log_path if log_path.is_file() else None), local_pids(running.attached.root)
+        with observing(session, options.access, log=log, engine_pids=pids):
+            yield _prepared(session, options)
+    session.facts = msgspec.structs.replace(session.facts, teardown=running.facts.teardown)
 
 
 def _prepared(session: Session, options: TargetOptions) -> Session:

@@ -44,17 +44,37 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
 
 def _banners(result: Result) -> tuple[Banner, ...]:
     """Return what stands at the very top: corrections first, then an interruption."""
-    banners = [Banner("correction", _correction(entry)) for entry in result.corrections]
+    banners = [
+        Banner(
+            "amended" if _is_amendment(entry) else "correction",
+            _correction(entry),
+            tuple(inert(old, MESSAGE_LIMIT) for old in entry.get("was") or ()),
+        )
+        for entry in result.corrections
+    ]
     if result.interrupted:
         text = "stopped before its end: what follows is what was measured until then"
         banners.append(Banner("interrupted", text))
     return tuple(banners)
 
 
+def _is_amendment(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry is about a newer or older study, none of them wrong."""
+    return bool(entry.get("supersedes") or entry.get("superseded_by"))
+
+
 def _correction(entry: Mapping[str, Any]) -> str:
     """Return one correction: which round, why, what replaces it, and when it was made."""
     what = entry.get("round")
     text = f"round {inert(what)} is retracted" if what else "this result is corrected"
+    if entry.get("reading"):
+        text = f"reading {inert(entry['reading'])} is retracted"
+    if entry.get("superseded_by"):
+        text = f"superseded by {inert(entry['superseded_by'])}"
+    elif entry.get("supersedes"):
+        text = f"supersedes {inert(entry['supersedes'])}"
+    if _is_amendment(entry) and entry.get("reading"):
+        text = f"reading {inert(entry['reading'])} is {text}"
     text += f": {inert(entry.get('why') or 'no reason given', MESSAGE_LIMIT)}"
     if entry.get("by"):
         text += f" (replaced by {inert(entry['by'])})"

@@ -47,21 +47,31 @@ def fatal_codes(cell: CellResult, doubts: Sequence[Doubt]) -> list[str]:
 def headline(cell: CellResult, doubts: Sequence[Doubt]) -> Headline:
     """Return the cell's headline: the client's steady rate, or the server's where they disagree.
 
-    The server's counts where the ledger balances, which `agreement_pct` being known stands for,
-    and only if it belongs to the steady window.
+    Which of them it is, the cell says. Of a result that does not say (an older one), the server's
+    counts where the ledger balances, which `agreement_pct` being known stands for, and only if it
+    belongs to the steady window.
     """
     steady = cell.client.steady_output_tok_per_s
     if steady is None:
         return Headline(None, None, _no_steady(cell))
     server = cell.server.output_tok_per_s
+    if server is not None and _servers_counts(cell, doubts, steady, server):
+        note = f"the server's own count; the client measured {estimate_text(steady)} tok/s"
+        return Headline(server, cell.steady.estimand, note)
+    return Headline(steady, cell.steady.estimand)
+
+
+def _servers_counts(
+    cell: CellResult, doubts: Sequence[Doubt], steady: Estimate, server: Estimate
+) -> bool:
+    """Return whether the server's rate is the headline."""
+    if cell.steady.headline is not None:
+        return cell.steady.headline == "server"
     disagree = any(
         doubt.code == "client_server_disagree" and doubt.cell in (None, cell.cell)
         for doubt in doubts
     )
-    if disagree and server is not None and _same_window(cell, steady, server):
-        note = f"the server's own count; the client measured {estimate_text(steady)} tok/s"
-        return Headline(server, cell.steady.estimand, note)
-    return Headline(steady, cell.steady.estimand)
+    return disagree and _same_window(cell, steady, server)
 
 
 def _no_steady(cell: CellResult) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from concbench.report.build import build_view
-from concbench.report.view import DoubtView, ReportView, SeriesView, Table
+from concbench.report.view import Banner, DoubtView, ReportView, SeriesView, Table
 from concbench.result import Result
 
 SEPARATOR = " · "
@@ -37,9 +37,19 @@ def escaped(text: str) -> str:
 
 def _top(view: ReportView) -> list[str]:
     """Return corrections and an interruption, then the answer in one sentence."""
-    names = {"correction": "CORRECTION", "interrupted": "INTERRUPTED"}
-    said = [f"> **{names[banner.kind]}** {escaped(banner.text)}" for banner in view.banners]
+    names = {"correction": "CORRECTION", "amended": "AMENDED", "interrupted": "INTERRUPTED"}
+    said: list[str] = []
+    for banner in view.banners:
+        said.append(f"> **{names[banner.kind]}** {escaped(banner.text)}")
+        said += [past_markdown(banner, old) for old in banner.was]
     return ["\n>\n".join(said), f"**{escaped(view.sentence)}**"]
+
+
+def past_markdown(banner: Banner, old: str) -> str:
+    """Return a sentence of before: struck through where it was wrong, plain where it was not."""
+    if banner.kind == "amended":
+        return f"> then: {escaped(old)}"
+    return f"> was: ~~{escaped(old)}~~"
 
 
 def _series(series: SeriesView) -> list[str]:

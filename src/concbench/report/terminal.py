@@ -16,13 +16,14 @@ from rich.text import Text
 
 from concbench.report import numbers
 from concbench.report.build import build_view
-from concbench.report.view import Column, DoubtView, Quantity, ReportView, SeriesView, Table
+from concbench.report.view import Banner, Column, DoubtView, Quantity, ReportView, SeriesView, Table
 from concbench.result import Result
 
 INDENT = 2
 GAP = "  "
 GROUP_GAP = "   "
 SEPARATOR = " · "
+BANNERS = {"correction": "CORRECTION", "amended": "AMENDED", "interrupted": "INTERRUPTED"}
 SIGNS = {"fatal": "✗ FATAL", "warning": "!", "note": "·"}
 STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -47,7 +48,7 @@ def render(result: Result, console: Console, *, page: str | None = None) -> None
     if not view.series and not view.verdicts:
         console.print(Text(view.sentence, style="bold"))
     for doubt in view.doubts:
-        _doubt(doubt, console)
+        doubt_lines(doubt, console)
     paths = [("study", view.study), ("page", view.page)]
     line = Text((GROUP_GAP * 2).join(f"{name}  {path}" for name, path in paths if path))
     if line.plain:
@@ -57,10 +58,19 @@ def render(result: Result, console: Console, *, page: str | None = None) -> None
 def _banners(view: ReportView, console: Console) -> None:
     """Print what stands above everything else."""
     for banner in view.banners:
-        name = "CORRECTION" if banner.kind == "correction" else "INTERRUPTED"
+        name = BANNERS[banner.kind]
         console.print(Text(f"{name}  {banner.text}", style="bold red"))
+        for old in banner.was:
+            console.print(past_line(banner, old))
     if view.banners:
         console.print()
+
+
+def past_line(banner: Banner, old: str) -> Text:
+    """Return a sentence of before: struck through where it was wrong, plain where it was not."""
+    if banner.kind == "amended":
+        return Text(f"  then  {old}", style="dim")
+    return Text(f"  was  {old}", style="strike dim")
 
 
 def _series(series: SeriesView, console: Console) -> None:
@@ -84,7 +94,7 @@ def _series(series: SeriesView, console: Console) -> None:
         console.print()
 
 
-def _doubt(doubt: DoubtView, console: Console) -> None:
+def doubt_lines(doubt: DoubtView, console: Console) -> None:
     """Print one doubt; the advice follows where the number is touched."""
     for message, where in doubt.messages:
         line = Text(f"{SIGNS[doubt.severity]} {doubt.code}", style=STYLES[doubt.severity])

@@ -137,10 +137,11 @@ class DoubtView:
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """What stands above everything else."""
+    """What stands above everything else. `was` are sentences that no longer hold."""
 
-    kind: Literal["correction", "interrupted"]
+    kind: Literal["correction", "amended", "interrupted"]
     text: str
+    was: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,19 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
 
+from concbench.engines.llamacpp_words import DIALECT
 from concbench.engines.registry import ENGINES
 from concbench.engines.spec import Fact
+from concbench.engines.spelling import canonical
 from concbench.errors import MissingExtra, UsageError
 from concbench.serve import ports
 from concbench.serve.lane import Recipe, RunningLane, start
-from concbench.serve.llamacpp_child import FLAGS, fault
+from concbench.serve.llamacpp_child import FLAGS, ROUTER_FLAGS, fault
 
 ENGINE = "llamacpp"
 DEADLINE_S = 120.0
@@ -33,7 +36,7 @@ _OURS = {
     "model": "the model",
 }
 
-_SWITCHES = frozenset(flag for flag, (_, kind) in FLAGS.items() if kind == "bool")
+_SWITCHES = frozenset(flag for flag, (_, kind) in FLAGS.items() if kind in ("bool", "not"))
 
 
 def start_embedded(
@@ -71,11 +74,23 @@ def embedded_recipe(
     if slots < 1 or context_per_slot_tok < 1:
         raise UsageError("the embedded lane needs at least 1 slot and 1 token of context per slot")
     checked = check_flags(flags)
+    fixed = {"parallel": slots, "ctx-size": slots * context_per_slot_tok}
+    return child_recipe(model_path, {**checked, **fixed}, lane=lane, port=port)
+
+
+def child_recipe(
+    model_path: Path | None, checked: Mapping[str, Any], *, lane: str, port: int | None = None
+) -> Recipe:
+    """Return how the wheel's server is started with flags that were checked.
+
+    Slots and counters are on and the KV cache is f16 unless the flags say otherwise. Raises
+    MissingExtra, and UsageError for a model that is no file.
+    """
     version = _engine_version()
     model = model_path or find_model()
     if not model.is_file():
         raise UsageError(f"{model} is no file: give the path of a GGUF file")
-    port = port or ports.free_port()
+    port = port or checked.get("port") or ports.free_port()
     settings = {
         "alias": model.stem,
         "threads": usable_cores(),
@@ -84,12 +99,10 @@ def embedded_recipe(
         "cache-type-k": "f16",
         "cache-type-v": "f16",
         "kv-unified": False,
+        "host": ports.LOOPBACK,
         **checked,
         "model": str(model),
-        "host": ports.LOOPBACK,
         "port": port,
-        "parallel": slots,
-        "ctx-size": slots * context_per_slot_tok,
     }
     launch = (
         sys.executable,
@@ -110,19 +123,28 @@ def embedded_recipe(
     )
 
 
-def check_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags in llama-server's long spelling. UsageError names the nearest right one."""
+def check_flags(
+    flags: Mapping[str, Any], refused: Mapping[str, str] = MappingProxyType(_OURS)
+) -> dict[str, Any]:
+    """Return the flags in llama-server's long spelling. UsageError names the nearest right one.
+
+    `refused` says for each flag that is not the caller's to set what it follows from.
+    """
     checked: dict[str, Any] = {}
     for typed, value in flags.items():
-        flag = typed.lstrip("-").replace("_", "-")
-        if flag in _OURS:
+        flag = canonical(typed, DIALECT)
+        if flag in refused:
             raise UsageError(
-                f"{typed} cannot be set for the embedded lane: it follows from {_OURS[flag]}"
+                f"{typed} cannot be set for the embedded lane: it follows from {refused[flag]}"
             )
         if flag.removeprefix("no-") in _SWITCHES and flag not in FLAGS:
             if value is not True:
                 raise UsageError(f"{typed} takes no value: set {flag[3:]} to true or false")
             flag, value = flag[3:], False
+        if flag in ROUTER_FLAGS:
+            raise UsageError(
+                f"{typed} needs the program llama-server on PATH: the embedded build has no router"
+            )
         if flag not in FLAGS:
             near = difflib.get_close_matches(flag, FLAGS, 1)
             hint = f": did you mean {near[0]}?" if near else ""

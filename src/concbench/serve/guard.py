@@ -39,6 +39,9 @@ def main() -> int:
     for command in commands:
         _run(command)
     _end(mark.encode(), group)
+    # A client that was just creating the container is gone only now: what it made is, too.
+    for command in commands:
+        _run(command)
     return 0
 
 
@@ -144,7 +147,14 @@ def _run(command: list[str]) -> None:
     import subprocess
 
     try:
-        subprocess.run(command, check=False, timeout=60, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            command,
+            check=False,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         _say(f"{command[0]}: {error}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -11,22 +11,28 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from concbench.domain import TargetFacts
+from concbench.domain import CellOutcome, TargetFacts
 from concbench.engines.registry import by_name
-from concbench.engines.spec import Fact
-from concbench.errors import NotReady, PortTaken
-from concbench.serve import ports
+from concbench.engines.spec import Fact, StartFailure
+from concbench.errors import ConcbenchError, NotReady, PortTaken, TargetError
+from concbench.serve import memory, ports
+from concbench.serve.container import Container, ContainerRecipe, start_container
+from concbench.serve.enrich import confirm_engine, enriched
 from concbench.serve.http import Access
-from concbench.serve.probe import Attached, Launch, Met, await_attached, fill_facts
+from concbench.serve.logfile import tail
+from concbench.serve.probe import Attached, Launch, Met, await_attached
 from concbench.serve.process import Child, spawn
 from concbench.serve.readiness import FirstToken, wait_for_token
+from concbench.serve.swap import ready_model
 from concbench.serve.urls import parse_target
+from concbench.serve.words import masked
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What is needed to start one engine. `described_as` is the argv in the engine's own spelling,
-    where `argv` is not; `facts` are those known from how it is started.
+    where `argv` is not; `facts` are those known from how it is started. With `container`, `argv` is
+    empty: the runtime's words are made when it starts.
     """
 
     lane: str
@@ -39,6 +45,32 @@ class Recipe:
     described_as: Sequence[str] | None = None
     facts: Mapping[str, Fact] = field(default_factory=dict)
     endpoint: Literal["chat", "completions"] = "chat"
+    container: ContainerRecipe | None = None
+
+    def replaced(self, **changes: Any) -> Recipe:  # noqa: ANN401 - a field's value
+        """Return it with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def spoken(self) -> Sequence[str]:
+        """The command line in the engine's own spelling."""
+        return self.argv if self.described_as is None else self.described_as
+
+
+class StartFailed(NotReady):
+    """An engine that did not come up. `known` is the cause its log shows, if any.
+
+    The last lines of its log are a note on the exception, one a line.
+    """
+
+    def __init__(self, message: str, known: StartFailure | None = None) -> None:
+        super().__init__(message)
+        self.known = known
+
+    @property
+    def outcome(self) -> CellOutcome:
+        """What becomes of a cell whose engine did not start."""
+        return "oom" if self.known is not None and self.known.outcome == "oom" else "crashed"
 
 
 @dataclass(slots=True)
@@ -50,10 +82,12 @@ class RunningLane:
     """
 
     attached: Attached
-    child: Child
+    child: Child | Container
     cold_start: dict[str, float]
     host: str
     port: int
+    recipe: Recipe
+    gpu_before: Mapping[int, int] | None = None
 
     @property
     def log_path(self) -> Path:
@@ -75,10 +109,20 @@ class RunningLane:
         return self.child.alive()
 
     def stop(self) -> dict[str, Any]:
-        """End the engine; return the teardown: see `Child.stop`, and `port_free`."""
+        """End the engine; return the teardown.
+
+        It holds what `Child.stop` or `Container.stop` tells, `port_free`, the GPU's memory before
+        the start and now (see `memory.gpu_teardown`), and `memory_back`.
+        """
+        first = self.child.teardown is None
         teardown = self.child.stop()
-        teardown.setdefault("port_free", ports.is_free(self.port, self.host))
+        if first:
+            complete_teardown(teardown, self.port, self.host, self.gpu_before)
         return teardown
+
+    def detach(self) -> None:
+        """Let the engine live on when the tool ends."""
+        self.child.detach()
 
     def __enter__(self) -> Self:
         return self
@@ -92,20 +136,29 @@ class RunningLane:
         self.stop()
 
 
+def complete_teardown(
+    teardown: dict[str, Any], port: int, host: str, gpu_before: Mapping[int, int] | None
+) -> None:
+    """Add `port_free`, the GPU's memory, and `memory_back` to what is known of an end."""
+    teardown["port_free"] = ports.is_free(port, host)
+    teardown |= memory.gpu_teardown(gpu_before)
+    teardown["memory_back"] = not teardown["rss_after_bytes"] and teardown.get("gpu_back", True)
+
+
 def start(
     recipe: Recipe, log_path: Path, deadline_s: float, access: Access | None = None
 ) -> RunningLane:
     """Start an engine and return it once a token has come.
 
-    Raises PortTaken when another program has the port, NotReady when the engine dies or is too
-    late, and what `attach` raises. Whatever is raised, the engine has been stopped.
+    Raises PortTaken when another program has the port, StartFailed when the engine dies or is too
+    late, WrongPath when another engine answers than the recipe says, and what `attach` raises.
+    Whatever is raised, the engine has been stopped.
     """
     parts = urlsplit(parse_target(recipe.url).root)
     host, port = parts.hostname or ports.LOOPBACK, parts.port or 80
     ports.require_free(port, host)
-    child = spawn(
-        recipe.argv, log_path, recipe.env, recipe.cwd, by_name(recipe.engine).start_failures
-    )
+    gpu_before = memory.gpu_used_bytes()
+    child = _launch(recipe, log_path)
     try:
         met = await_attached(
             recipe.url,
@@ -115,18 +168,59 @@ def start(
             deadline_s=deadline_s,
             alive=child.alive,
             lane=recipe.lane,
-            launch=lambda: Launch(recipe.described_as or recipe.argv, child.log_lines()),
+            launch=lambda: Launch(recipe.spoken, child.log_lines()),
         )
-        _require_ours(child, port)
-        token = wait_for_token(met.attached, deadline_s, child.alive, recipe.endpoint)
-    except BaseException as error:
-        known = child.failure() if isinstance(error, NotReady) and child.alive() else None
-        child.stop()
-        if known and known.outcome == "port_taken":
-            raise PortTaken(str(error)) from None
-        raise
-    attached = _with_recipe(met.attached, recipe)
-    return RunningLane(attached, child, _cold_start(child, met, token), host, port)
+        if isinstance(child, Child):
+            _require_ours(child, port)
+        confirm_engine(met.attached)
+        attached = ready_model(met.attached, access or Access(), deadline_s)
+        token = wait_for_token(attached, deadline_s, child.alive, recipe.endpoint)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the engine is ended first
+        raise _failed(error, child, recipe) from None
+    return RunningLane(
+        _described(attached, recipe, child, gpu_before),
+        child,
+        _cold_start(child, met, token),
+        host,
+        port,
+        recipe,
+        gpu_before,
+    )
+
+
+def _launch(recipe: Recipe, log_path: Path) -> Child | Container:
+    failures = by_name(recipe.engine).start_failures
+    if recipe.container is None:
+        return spawn(recipe.argv, log_path, recipe.env, recipe.cwd, failures)
+    return start_container(
+        recipe.container, recipe.lane, log_path, recipe.env, recipe.cwd, failures
+    )
+
+
+def _failed(error: BaseException, child: Child | Container, recipe: Recipe) -> BaseException:
+    """Stop the engine; return the error to raise: with its cause where known, and its last lines.
+
+    A signal stays what it is.
+    """
+    dead = child.alive() is not None
+    known = child.failure() if isinstance(error, NotReady) and dead else None
+    lines = child.log_lines()
+    child.stop()
+    if not isinstance(error, TargetError):
+        return error
+    told = str(error)
+    if f"lane {recipe.lane}" not in told:
+        told = f"lane {recipe.lane}: {told}"
+    made: ConcbenchError = type(error)(told)
+    if known and known.outcome == "port_taken":
+        made = PortTaken(told)
+    elif isinstance(error, NotReady):
+        if not dead and recipe.container is not None and recipe.container.host_port:
+            told += "; inside a container it must listen on 0.0.0.0, not on 127.0.0.1"
+        made = StartFailed(told, known)
+    if said := tail(lines):
+        made.add_note("\n".join([f"last lines of {child.log_path}:", *said]))
+    return made
 
 
 def _require_ours(child: Child, port: int) -> None:
@@ -139,22 +233,24 @@ def _require_ours(child: Child, port: int) -> None:
         )
 
 
-def _with_recipe(attached: Attached, recipe: Recipe) -> Attached:
-    """Return it with what the recipe knows, and with the argv that really ran."""
-    facts, more = fill_facts(attached.facts, recipe.facts)
-    launched = msgspec.structs.replace(facts, launch=list(recipe.argv))
-    return Attached(
-        attached.url,
-        attached.http,
-        attached.spec,
-        attached.answers,
-        launched,
-        attached.model,
-        {**attached.extra, **more},
+def _described(
+    attached: Attached,
+    recipe: Recipe,
+    child: Child | Container,
+    gpu_before: Mapping[int, int] | None,
+) -> Attached:
+    """Return it with what the recipe, the machine and the model's files tell, and the real argv."""
+    pids = [process.pid for process in child.members()]
+    full = enriched(attached, pids, gpu_before, recipe.facts)
+    launched = msgspec.structs.replace(
+        full.facts,
+        launch=masked(child.argv),
+        container=child.facts if isinstance(child, Container) else None,
     )
+    return replace(full, facts=launched)
 
 
-def _cold_start(child: Child, met: Met, token: FirstToken) -> dict[str, float]:
+def _cold_start(child: Child | Container, met: Met, token: FirstToken) -> dict[str, float]:
     began = child.spawned_ns
     return {
         "listening_s": (met.listening_ns - began) / 1e9,

@@ -20,7 +20,7 @@ from concbench.engines.spec import Answer, EngineSpec, Fact
 from concbench.errors import NotReady, UsageError, WrongModel
 from concbench.serve.http import Access, Http, NoAnswer, parse_json
 from concbench.serve.refusals import no_answer_error, status_error, wrong_path
-from concbench.serve.urls import TargetUrl, parse_target
+from concbench.serve.urls import DEFAULT_PREFIX, TargetUrl, parse_target
 
 MODELS = "/models"
 POLL_S = 0.02
@@ -188,7 +188,7 @@ def await_attached(
             break
         if now_ns() > end_ns:
             raise NotReady(
-                f"{url.root} was not ready after {deadline_s:.0f} s; last: {_said(http, answer)}"
+                f"{url.root} was not ready after {deadline_s:g} s; last: {_said(http, answer)}"
             )
         sleep_s(POLL_S)
     ready_ns = now_ns()
@@ -240,7 +240,8 @@ def _offers(
                 for entry in entries
                 if isinstance(entry, dict) and isinstance(entry.get("id"), str)
             }
-    if surely:
+    # An API path that was typed, and is not there, is a slip whatever the engine.
+    if surely and (listing.status != 404 or url.api_prefix == DEFAULT_PREFIX):
         return None
     raise wrong_path(listing, url, http)
 

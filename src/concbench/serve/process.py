@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
-import re
 import secrets
 import signal
 import subprocess
@@ -17,18 +17,24 @@ from typing import Any
 
 import psutil
 
-from concbench.clock import now_ns, sleep_s
+from concbench.clock import now_ns
+from concbench.engines.failures import diagnose
 from concbench.engines.spec import StartFailure
-from concbench.errors import NotReady, OutputUnusable
+from concbench.errors import NotReady
 from concbench.serve import guard as guard_program
+from concbench.serve.family import GRACE_S, Family
+from concbench.serve.logfile import append, lines_from
 
-GRACE_S = 10.0
-"""How long an engine may take to end after SIGTERM."""
-
-KILL_S = 5.0
-LOG_READ_BYTES = 8 << 20
 _SHOWN_LINES = 6
-_POLL_S = 0.02
+
+_DETACHED: list[subprocess.Popen[bytes]] = []
+
+
+@atexit.register
+def _forget() -> None:
+    """Count those left running as over: a Popen that is collected before warns of it."""
+    for popen in _DETACHED:
+        popen.returncode = popen.poll() or 0
 
 
 class Guard:
@@ -38,7 +44,7 @@ class Guard:
         """Start the guard and wait until it listens. Raises NotReady when it cannot start."""
         self.mark = secrets.token_hex(16)
         argv = [sys.executable, "-I", "-S", guard_program.__file__, self.mark, str(os.getpid())]
-        with _append(log_path) as log:
+        with append(log_path) as log:
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
@@ -100,55 +106,32 @@ class Child:
         """The process id, which is also its session's and its group's."""
         return self.popen.pid
 
+    @property
+    def family(self) -> Family:
+        """All its processes."""
+        return Family(self.pid, self.guard.mark)
+
     def alive(self) -> str | None:
         """Return None while it lives, otherwise one line on how it ended and what it last said."""
         code = self.popen.poll()
-        if code is None:
-            return None
-        lines = [line for line in self.log_lines() if line.strip()]
-        said = " | ".join(line.strip()[:200] for line in lines[-_SHOWN_LINES:]) or "nothing"
-        known = self.failure()
-        why = f": {known.cause}; {known.advice}" if known else ""
-        return f"the engine {_ending(code)}{why} (log {self.log_path}, last lines: {said})"
+        return None if code is None else told_end(_ending(code), self)
 
     def failure(self) -> StartFailure | None:
         """Return the known cause of a failed start that the log shows, if any."""
-        lines = self.log_lines()
-        for known in self.failures:
-            pattern = re.compile(known.pattern)
-            if any(pattern.search(line) for line in lines):
-                return known
-        return None
+        found = diagnose(self.failures, self.log_lines())
+        return found[0] if found else None
 
     def log_lines(self) -> list[str]:
         """Return what this process has logged: the first and the last few MiB of it."""
-        with self.log_path.open("rb") as log:
-            log.seek(self.log_offset)
-            text = log.read(LOG_READ_BYTES)
-            end = log.seek(0, os.SEEK_END)
-            if end > self.log_offset + 2 * LOG_READ_BYTES:
-                log.seek(end - LOG_READ_BYTES)
-            else:
-                log.seek(self.log_offset + len(text))
-            text += log.read()
-        return text.decode("utf-8", "replace").splitlines()
+        return lines_from(self.log_path, self.log_offset)
 
     def members(self) -> list[psutil.Process]:
         """Return the living processes of its session, and those that left it but carry its mark."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error, OSError):
-                if self._is_mine(process) and has_life(process):
-                    found.append(process)
-        return found
+        return self.family.members()
 
     def rss_bytes(self) -> int:
         """Return the resident memory of all its processes; pages they share count for each."""
-        total = 0
-        for process in self.members():
-            with suppress(psutil.Error):
-                total += process.memory_info().rss
-        return total
+        return self.family.rss_bytes()
 
     def stop(self, grace_s: float = GRACE_S) -> dict[str, Any]:
         """End all its processes and return how that went. Safe to call again.
@@ -159,12 +142,8 @@ class Child:
         if self.teardown is not None:
             return self.teardown
         began_ns = now_ns()
-        before = self.members()
         rss_before = self.rss_bytes()
-        used = "SIGTERM" if before else None
-        if before and not self._terminate(before, grace_s):
-            used = "SIGKILL"
-            self._kill()
+        used = self.family.end(grace_s, self.popen.poll)
         left = self.members()
         self.teardown = {
             "signal": used,
@@ -174,38 +153,14 @@ class Child:
             "rss_after_bytes": self.rss_bytes() if left else 0,
             "left_pids": [process.pid for process in left],
         }
-        self.popen.poll()
         if not left:
             self.guard.release()
         return self.teardown
 
-    def _is_mine(self, process: psutil.Process) -> bool:
-        if os.getsid(process.pid) == self.pid:
-            return True
-        return bool(process.environ().get(guard_program.MARK_VARIABLE) == self.guard.mark)
-
-    def _terminate(self, members: list[psutil.Process], grace_s: float) -> bool:
-        """Send SIGTERM and return whether all of them were gone in time."""
-        deadline_ns = now_ns() + int(grace_s * 1e9)
-        _signal(members, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self.popen.wait(grace_s)
-        # Not psutil's wait: where nobody reaps orphans, it takes a zombie for a living process.
-        while self.members():
-            if now_ns() > deadline_ns:
-                return False
-            sleep_s(_POLL_S)
-        return True
-
-    def _kill(self) -> None:
-        """Send SIGKILL until nothing is left, or KILL_S have passed."""
-        deadline_ns = now_ns() + int(KILL_S * 1e9)
-        while (members := self.members()) and now_ns() < deadline_ns:
-            _signal(members, signal.SIGKILL)
-            self.popen.poll()
-            sleep_s(_POLL_S)
-        with suppress(subprocess.TimeoutExpired):
-            self.popen.wait(0.1)
+    def detach(self) -> None:
+        """Let it live on when the tool ends: the guard is told to go."""
+        self.guard.release()
+        _DETACHED.append(self.popen)
 
 
 def spawn(
@@ -223,7 +178,7 @@ def spawn(
     watching = Guard(log_path)
     marked = {**os.environ, **(env or {}), guard_program.MARK_VARIABLE: watching.mark}
     try:
-        with _append(log_path) as log:
+        with append(log_path) as log:
             offset = log.seek(0, os.SEEK_END)
             spawned_ns = now_ns()
             popen = subprocess.Popen(
@@ -237,28 +192,35 @@ def spawn(
             )
     except OSError as error:
         watching.release()
-        raise NotReady(f"{argv[0]} cannot be started: {error.strerror}") from None
+        raise NotReady(_not_started(argv[0], cwd, error)) from None
     watching.watch(popen.pid)
     return Child(tuple(argv), log_path, offset, spawned_ns, watching, popen, failures)
 
 
-def has_life(process: psutil.Process) -> bool:
-    """Return whether any of its threads still runs: those of a zombie can hold ports and memory."""
-    return bool(process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
+def told_end(ending: str, child: Any) -> str:  # noqa: ANN401 - a Child, or a Container
+    """Return one line: how an engine ended, the known cause with advice, or its last words."""
+    lines = child.log_lines()
+    known = diagnose(child.failures, lines)
+    if known is None:
+        return f"the engine {ending} (log {child.log_path}, last lines: {last_words(lines)})"
+    cause, line = known
+    said = f"it said: {line[:200]}; log {child.log_path}"
+    return f"the engine {ending}: {cause.cause}; {cause.advice} ({said})"
 
 
-def _append(log_path: Path) -> Any:  # noqa: ANN401 - a binary file, whose class typeshed splits
-    try:
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        return log_path.open("ab")
-    except OSError as error:
-        raise OutputUnusable(f"{log_path} cannot be written: {error.strerror}") from None
+def last_words(lines: Sequence[str]) -> str:
+    """Return the last lines that say something, on one line."""
+    spoken = [line.strip()[:200] for line in lines if line.strip()]
+    return " | ".join(spoken[-_SHOWN_LINES:]) or "nothing"
 
 
-def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
-    for process in processes:
-        with suppress(psutil.Error):
-            process.send_signal(number)
+def _not_started(program: str, cwd: Path | None, error: OSError) -> str:
+    if cwd is not None and not cwd.is_dir():
+        return f"{program} cannot be started: its folder {cwd} is not there"
+    hint = ""
+    if isinstance(error, FileNotFoundError):
+        hint = ": is it installed, and on PATH? A path such as ./bin/engine works too"
+    return f"{program} cannot be started: {error.strerror}{hint}"
 
 
 def _ending(code: int) -> str:

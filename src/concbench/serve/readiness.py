@@ -79,7 +79,7 @@ def wait_for_token(
             raise _hopeless(attached, path, answer)
         if now_ns() >= end_ns:
             raise NotReady(
-                f"{attached.root} gave no token in {deadline_s:.0f} s; "
+                f"{attached.root} gave no token in {deadline_s:g} s; "
                 f"last: {_said(attached, answer)}"
             )
         sleep_s(POLL_S)

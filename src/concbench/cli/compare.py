@@ -1,0 +1,277 @@
+"""Verdicts and crossovers from what is stored: two lanes of a study, two studies, or a table."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from concbench.analyse.gate import Gated, gate, parse_gate, passes
+from concbench.analyse.unlike import ACCEPTABLE
+from concbench.cli import options
+from concbench.domain import Doubt
+from concbench.errors import OutputUnusable, UsageError
+from concbench.result import Result, VerdictResult
+
+FAILED = 5
+
+
+def accepted(text: str) -> list[str]:
+    """Parse names of what may differ. Raises ValueError for a name that is none."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in ACCEPTABLE:
+            raise ValueError(f"{name!r} is none of {', '.join(ACCEPTABLE)}")
+    return names
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of `compare`."""
+    parser.add_argument(
+        "studies",
+        nargs="*",
+        type=Path,
+        metavar="STUDY",
+        help="a study with several lanes, two studies (the first is A), or a table of figures",
+    )
+    parser.add_argument(
+        "--accept",
+        type=options.checked(accepted),
+        default=[],
+        metavar="NAME,…",
+        help=f"what may differ between the sides: {', '.join(ACCEPTABLE)}",
+    )
+    group = parser.add_argument_group("gate")
+    group.add_argument(
+        "--gate",
+        type=options.checked(parse_gate),
+        metavar="5%",
+        help="exit 5 where B is shown to be worse than A by more, or there is no verdict",
+    )
+    group.add_argument(
+        "--inconclusive",
+        choices=["fail", "pass"],
+        default="fail",
+        help="what the gate makes of an interval that leaves it open (default fail)",
+    )
+    group.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what the gate looks at (default the rate: steady, else batch)",
+    )
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write verdicts as JUnit XML")
+    group = parser.add_argument_group("baseline")
+    group.add_argument("--baseline", metavar="NAME", help="compare with the study saved as NAME")
+    group.add_argument(
+        "--save-baseline",
+        metavar="NAME",
+        help="remember the last STUDY as NAME, unless the gate fails",
+    )
+    group = parser.add_argument_group("output")
+    group.add_argument("--md", metavar="FILE", help="write Markdown, - for stdout")
+    group.add_argument("--json", metavar="FILE", help="write the result JSON, - for stdout")
+    group.add_argument("--html", type=Path, metavar="FILE", help="write the page")
+    group.add_argument("--quiet", action="store_true", help="no table")
+
+
+def run(args: Namespace) -> int:
+    """Judge, show, write what was asked for; the gate decides the exit code where there is one."""
+    from concbench.analyse.study import exit_code
+    from concbench.cli import baselines
+
+    studies = list(args.studies)
+    if args.baseline:
+        studies.insert(0, baselines.load(args.baseline))
+    if not studies:
+        raise UsageError("concbench compare: name a study, or two (or a --baseline)")
+    if len(studies) == 1 and args.save_baseline and not args.gate:
+        baselines.save(args.save_baseline, studies[0])
+        print(f"{studies[0]} is the baseline {args.save_baseline}")
+        return 0
+    result = compared(studies, args.accept)
+    gated = gate(_gated_rows(result, args.metric), args.gate) if args.gate else []
+    deliver(args, result)
+    if args.junit:
+        from concbench.report.junit import to_junit
+
+        _write(args.junit, to_junit(result, gated).encode())
+    if args.gate is None:
+        if args.save_baseline:
+            baselines.save(args.save_baseline, studies[-1])
+        return exit_code(result)
+    passed = passes(gated, inconclusive_passes=args.inconclusive == "pass")
+    _say_gate(args, gated, passed=passed)
+    if passed and args.save_baseline:
+        baselines.save(args.save_baseline, studies[-1])
+    return 0 if passed else FAILED
+
+
+def compared(studies: Sequence[Path], accept: Sequence[str]) -> Result:
+    """Return the result of comparing one or two studies, or the readings of a table.
+
+    Raises UsageError where there is nothing to compare, StudyUnreadable for a damaged study.
+    """
+    if len(studies) > 2:
+        raise UsageError("concbench compare: one study or two")
+    if any(path.is_file() for path in studies):
+        if len(studies) > 1:
+            raise UsageError("concbench compare: a table of figures is compared in itself")
+        from concbench.cli.tables import compared_table
+
+        return compared_table(studies[0], accept)
+    from concbench.cli.judging import add_past
+
+    result = _judged(studies, accept, None)
+
+    def rejudge(names: Collection[str]) -> Result:
+        return _judged(studies, accept, names)
+
+    add_past(result, rejudge)
+    return result
+
+
+def _judged(studies: Sequence[Path], accept: Sequence[str], gone: Collection[str] | None) -> Result:
+    """Return verdicts over the lanes of the studies; `gone` instead of the retracted rounds."""
+    from concbench.analyse.compare import compare
+    from concbench.analyse.toldcompare import compare_told
+    from concbench.cli.judging import add_outcome, gone_of, parties_of, renamed
+    from concbench.cli.study import result_of
+    from concbench.store.read import open_study
+
+    readers = [open_study(path) for path in studies]
+    if len(readers) == 2 and readers[0].record.study == readers[1].record.study:
+        raise UsageError(f"{studies[0]} and {studies[1]} are the same study")
+    results = [result_of(path, gone) for path in studies]
+    prefixes = _prefixes(studies, results)
+    parties = []
+    for reader, result, prefix in zip(readers, results, prefixes, strict=True):
+        withdrawn = gone_of(reader)
+        if gone is not None:
+            withdrawn = {name: why for name, why in withdrawn.items() if name in gone}
+        parties += parties_of(reader, renamed(result, prefix), withdrawn, prefix)
+    if len(parties) < 2:
+        lanes = parties[0].name if parties else "no lane"
+        raise UsageError(
+            f"nothing to compare: {' and '.join(map(str, studies))} holds {lanes} alone; "
+            "name a second study, or measure two lanes with `concbench ab`"
+        )
+    imported = {bool(reader.notes("imported")) for reader in readers}
+    if len(imported) > 1:
+        raise UsageError(
+            "figures of another tool are not compared with measured ones: their definitions "
+            "differ; measure both with one tool"
+        )
+    told = True in imported and not all(party.rounds for party in parties)
+    outcome = compare_told(parties, accept) if told else compare(parties, accept)
+    merged = _merged(results)
+    if not outcome.verdicts:
+        raise UsageError("nothing to compare: the sides have no level and context in common")
+    add_outcome(merged, outcome)
+    return merged
+
+
+def _prefixes(studies: Sequence[Path], results: Sequence[Result]) -> list[str]:
+    """Return what tells lanes of one name in two studies apart: their folders' names."""
+    if len(results) < 2:
+        return [""] * len(results)
+    lanes = [{cell.lane for cell in result.cells} for result in results]
+    if not lanes[0] & lanes[1]:
+        return ["", ""]
+    names = [path.resolve().name for path in studies]
+    if names[0] == names[1]:
+        names = ["A", "B"]
+    return [f"{name}:" for name in names]
+
+
+def _merged(results: Sequence[Result]) -> Result:
+    """Return one document of both studies' cells; that of the first where there is one."""
+    first = results[0]
+    first.command = "compare"
+    first.payload = None
+    first.target = None
+    first.verdicts, first.crossovers = [], []
+    for other in results[1:]:
+        first.study = f"{first.study} and {other.study}"
+        first.cells = [*first.cells, *other.cells]
+        first.targets = {**first.targets, **other.targets}
+        first.corrections = [*first.corrections, *other.corrections]
+        first.interrupted = first.interrupted or other.interrupted
+        first.doubts = [*first.doubts, *other.doubts, *_other_machine(first, other)]
+        if first.workload != other.workload:
+            first.workload = None
+    return first
+
+
+def _other_machine(a: Result, b: Result) -> list[Doubt]:
+    """Return a doubt where the two studies were measured from different machines."""
+    from concbench.analyse.severity import doubt
+
+    prints = a.machine.get("fingerprint"), b.machine.get("fingerprint")
+    if None in prints or prints[0] == prints[1]:
+        return []
+    message = (
+        "the two studies were measured from different client machines: what differs may be the "
+        "client. Measure both from one."
+    )
+    return [doubt("not_comparable", None, message, {"fingerprints": list(prints)})]
+
+
+def _gated_rows(result: Result, metrics: Sequence[str]) -> list[VerdictResult]:
+    """Return the verdicts that the gate looks at. Raises UsageError for a metric that is not there.
+
+    The rate by default: a latency's tail is too noisy to fail a build by unless it is asked for.
+    """
+    from concbench.analyse.runvalues import RATES
+
+    known = list(dict.fromkeys(row.metric for row in result.verdicts))
+    wanted = list(metrics) or [name for name in known if name in RATES][:1] or known[:1]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"--metric {name}: compared here are {', '.join(known)}")
+    return [row for row in result.verdicts if row.metric in wanted]
+
+
+def deliver(args: Namespace, result: Result) -> None:
+    """Show the comparison and write what was asked for."""
+    from rich.console import Console
+
+    from concbench.report.comparison import comparison_markdown, render_comparison
+    from concbench.result import to_json
+
+    texts: dict[str | None, Callable[[], bytes]] = {
+        args.md: lambda: comparison_markdown(result).encode(),
+        args.json: lambda: to_json(result),
+    }
+    for where, make in texts.items():
+        if where == "-":
+            sys.stdout.buffer.write(make())
+            sys.stdout.buffer.flush()
+        elif where:
+            _write(Path(where), make())
+    if args.html:
+        from concbench.report.html import write_html
+
+        write_html(result, args.html)
+    if not args.quiet:
+        render_comparison(result, Console(stderr="-" in texts, highlight=False))
+
+
+def _say_gate(args: Namespace, gated: Sequence[Gated], *, passed: bool) -> None:
+    """Say what the gate found, on stderr where stdout is taken."""
+    if args.quiet:
+        return
+    out = sys.stderr if "-" in (args.md, args.json) else sys.stdout
+    for one in gated:
+        print(f"gate  N = {one.row.concurrency}: {one.decision}, {one.reason}", file=out)
+    verdict = "passed" if passed else "FAILED"
+    print(f"gate {100 * args.gate:g} % {verdict}", file=out)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise OutputUnusable(f"cannot write {path}: {error.strerror}") from None

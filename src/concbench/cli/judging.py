@@ -1,0 +1,203 @@
+"""From stored studies to verdicts: rows for `concbench.analyse`, and what was said before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from concbench.analyse.compare import Outcome, Party, compare
+from concbench.analyse.pairing import runs_of
+from concbench.analyse.runvalues import CellKey, RoundValues, round_values
+from concbench.analyse.study import COMPANIONS
+from concbench.analyse.told import with_told
+from concbench.domain import Doubt, TargetFacts
+from concbench.report.build import build_view
+from concbench.result import CellResult, Result
+from concbench.store.read import StudyReader
+
+COMPARING = frozenset({"ab"})
+"""Commands whose studies are comparisons: their result carries verdicts."""
+
+_RANK = {"fatal": 0, "warning": 1, "note": 2}
+Rejudge = Callable[[Collection[str]], Result]
+
+
+def completed(
+    result: Result, reader: StudyReader, gone: Mapping[str, str], rejudge: Rejudge | None
+) -> Result:
+    """Return a study's result with what its rounds alone do not say.
+
+    Figures that another tool told, verdicts of a comparison, amendments, and for each correction
+    the sentences that it took back. `rejudge` judges the study again without the rounds given;
+    None where the past is being judged already.
+    """
+    told = reader.notes("imported")
+    if told:
+        result = with_told(result, told)
+    if reader.record.command in COMPARING:
+        add_outcome(result, compare(parties_of(reader, result, gone), accepted_of(reader)))
+    if rejudge is not None:
+        add_past(result, rejudge)
+        result.corrections += amendments_of(reader)
+    return result
+
+
+def add_outcome(result: Result, outcome: Outcome) -> None:
+    """Put verdicts, crossovers and their doubts into a result."""
+    result.verdicts = list(outcome.verdicts)
+    result.crossovers = [dict(entry) for entry in outcome.crossovers]
+    result.doubts = sorted([*result.doubts, *outcome.doubts], key=lambda one: _RANK[one.severity])
+
+
+def add_past(result: Result, rejudge: Rejudge) -> None:
+    """Put into each retraction what was said before it, where that was something else."""
+    now = said(result)
+    before: list[str] = []
+    for entry in result.corrections:
+        round_id = entry.get("round")
+        if round_id is None:
+            continue
+        old = said(rejudge(tuple(before)))
+        before.append(str(round_id))
+        entry["was"] = [sentence for sentence in old if sentence not in now]
+
+
+def said(result: Result) -> tuple[str, ...]:
+    """Return the sentences that a report makes of a result: its verdicts, else its answer."""
+    view = build_view(result)
+    return view.verdicts or (view.sentence,)
+
+
+def amendments_of(reader: StudyReader) -> list[dict[str, Any]]:
+    """Return the amendments of a study as entries of `corrections`, without a round."""
+    return [
+        {
+            "round": None,
+            "why": entry["why"],
+            "by": None,
+            "at_utc": entry["at_utc"],
+            "supersedes": entry["supersedes"],
+            "superseded_by": entry["superseded_by"],
+        }
+        for entry in reader.amendments()
+    ]
+
+
+def accepted_of(reader: StudyReader) -> list[str]:
+    """Return what the user accepted when the comparison was run."""
+    options = reader.plan.get("options")
+    found = reader.plan.get("accept") or (
+        options.get("accept") if isinstance(options, dict) else None
+    )
+    return [str(name) for name in found] if isinstance(found, list) else []
+
+
+def gone_of(reader: StudyReader) -> dict[str, str]:
+    """Return the retracted rounds, each with the reason."""
+    return {
+        str(entry["round"]): str(entry["why"] or "no reason given")
+        for entry in reader.corrections()
+    }
+
+
+def parties_of(
+    reader: StudyReader, result: Result, gone: Mapping[str, str], prefix: str = ""
+) -> list[Party]:
+    """Return the sides of a study: its lanes, each with its link where there are several.
+
+    `prefix` is what `renamed` put before lanes and cells of the result.
+    """
+    rounds = _values(reader)
+    # In the order in which they were measured: A is the lane that came first.
+    sides = dict.fromkeys((each.lane, each.link) for each in rounds)
+    sides |= dict.fromkeys((cell.lane.removeprefix(prefix), cell.link) for cell in result.cells)
+    several_links = len({link for _, link in sides}) > 1
+    starts = [str(note.get("lane")) for note in reader.notes("start")]
+    extras = {str(note.get("lane")): note for note in reader.notes("lane_facts")}
+    layout = next(iter(reader.notes("ab")), {})
+    found: list[Party] = []
+    for lane, link in sides:
+        facts = reader.targets().get(lane)
+        name = f"{prefix}{lane}" + (f" · {link or 'no link'}" if several_links else "")
+        cells = _cells(result, f"{prefix}{lane}", link)
+        if not cells:
+            continue
+        found.append(
+            Party(
+                name=name,
+                study=reader.record.study,
+                facts=facts or TargetFacts(lane=lane, engine="openai", base_url="unknown"),
+                rounds=[each for each in rounds if (each.lane, each.link) == (lane, link)],
+                cells=cells,
+                extra=extras.get(lane, {}).get("extra", {}),
+                flags=extras.get(lane, {}).get("flags", {}),
+                fatal=_fatal(result.doubts),
+                gone=dict(gone),
+                starts=max(1, starts.count(lane)),
+                runs=runs_of(reader.notes("ab_run")),
+                looks=_looks(layout.get("looks")),
+            )
+        )
+    return found
+
+
+def _looks(found: object) -> tuple[int, ...] | None:
+    """Return the planned looks on record, or None where the comparison was looked at once."""
+    if not isinstance(found, list):
+        return None
+    return tuple(pairs for pairs in found if isinstance(pairs, int) and pairs > 0) or None
+
+
+def _values(reader: StudyReader) -> list[RoundValues]:
+    """Return the values of the measured rounds, retracted ones included, in order of time."""
+    template = {str(note["lane"]): note["template_tok"] for note in reader.notes("lane")}
+    targets = reader.targets()
+    found: list[RoundValues] = []
+    for place, info in enumerate(reader.rounds()):
+        if info.phase != "measured" or info.interrupted:
+            continue
+        if info.cell.context_label in COMPANIONS:
+            continue
+        lane = info.cell.lane
+        round_ = reader.load_round(info.round_id)
+        found.append(
+            round_values(round_, place, targets.get(lane), template_tok=template.get(lane, 0))
+        )
+
+    return found
+
+
+def _cells(result: Result, lane: str, link: str | None) -> dict[CellKey, CellResult]:
+    return {
+        (cell.context_tok, cell.concurrency, cell.rate_rps): cell
+        for cell in result.cells
+        if (cell.lane, cell.link) == (lane, link)
+    }
+
+
+def _fatal(doubts: Sequence[Doubt]) -> dict[str, list[str]]:
+    """Return the codes of fatal doubts by cell, "" for those of the whole study."""
+    found: dict[str, list[str]] = {}
+    for one in doubts:
+        if one.severity == "fatal":
+            found.setdefault(one.cell or "", []).append(one.code)
+    return found
+
+
+def renamed(result: Result, prefix: str) -> Result:
+    """Return the result with a prefix on its lanes and cells, so that two studies can be one."""
+    if not prefix:
+        return result
+    for cell in result.cells:
+        cell.cell, cell.lane = f"{prefix}{cell.cell}", f"{prefix}{cell.lane}"
+    result.doubts = [
+        msgspec.structs.replace(one, cell=f"{prefix}{one.cell}") if one.cell else one
+        for one in result.doubts
+    ]
+    result.targets = {
+        f"{prefix}{lane}": msgspec.structs.replace(facts, lane=f"{prefix}{lane}")
+        for lane, facts in result.targets.items()
+    }
+    return result

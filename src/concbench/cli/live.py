@@ -1,0 +1,91 @@
+"""What is shown on stderr while a loop runs: a changing line on a terminal, else one each 10 s."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from concbench.domain import Round
+from concbench.measure.watch import Snapshot
+
+LINE_EVERY_S = 10.0
+
+
+class LiveDisplay:
+    """A status line, drawn at most twice a second by whoever calls `look`: no thread of its own."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._live: Live | None = None
+        self._next_line_s = 0.0
+        self.quiet = quiet
+
+    def __enter__(self) -> LiveDisplay:
+        if not self.quiet and sys.stderr.isatty():
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Say what goes on."""
+        if self.quiet:
+            return
+        if self._live is not None:
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        else:
+            self._console.print(text, soft_wrap=True)
+
+    def look(self, now: Snapshot) -> None:
+        """Show a snapshot; where there is no terminal, each 10 s."""
+        if self.quiet:
+            return
+        if now.elapsed_s < self._next_line_s - LINE_EVERY_S:
+            self._next_line_s = 0.0  # another round began
+        if self._live is None and now.elapsed_s < self._next_line_s:
+            return
+        self._next_line_s = now.elapsed_s - now.elapsed_s % LINE_EVERY_S + LINE_EVERY_S
+        self.say(snapshot_line(now))
+
+    def finished(self, done: Round) -> None:
+        """Say how a round went."""
+        took_s = (done.end_ns - done.start_ns) / 1e9
+        ok = sum(record.outcome == "ok" for record in done.requests)
+        cut = sum(record.outcome == "incomplete" for record in done.requests)
+        text = f"{done.phase}: {ok}/{len(done.requests)} ok, {cut} cut, {took_s:.1f} s"
+        if self._live is not None:
+            self._live.console.print(text, soft_wrap=True)
+        else:
+            self.say(text)
+
+
+def snapshot_line(now: Snapshot) -> str:
+    """Return a snapshot as one line; what is not known is left out."""
+    rates = [
+        f"{name} {value:,.0f} tok/s"
+        for name, value in (("client", now.client_tok_per_s), ("server", now.server_tok_per_s))
+        if value is not None
+    ]
+    parts = [f"{now.elapsed_s:.0f} s", f"{now.in_flight} in flight", f"{now.ended} ended"]
+    if now.running is not None:
+        waiting = f" + {now.waiting:.0f} waiting" if now.waiting else ""
+        parts.append(f"{now.running:.0f} running on the server{waiting}")
+    parts += rates
+    if now.half_width is not None:
+        parts.append(f"± {100 * now.half_width:.2g} %")
+    elif not now.steady:
+        parts.append("ramp")
+    parts.append(f"at most {now.left_s:.0f} s left")
+    return " · ".join(parts)

@@ -1,0 +1,41 @@
+"""Withdraw a round that was wrong: it stays on the record, and every later report says so."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of `retract`."""
+    parser.add_argument("study", type=Path, metavar="STUDY", help="study folder")
+    parser.add_argument("round", metavar="ROUND", help="id of the round")
+    parser.add_argument("--why", required=True, metavar="TEXT", help="what was wrong with it")
+    parser.add_argument("--by", metavar="ROUND", help="the round that replaces it")
+
+
+def run(args: Namespace) -> int:
+    """Append the retraction, judge the study anew and say what became of its answer."""
+    from concbench.cli.study import result_of
+    from concbench.report.html import write_html
+    from concbench.result import to_json
+    from concbench.store.correct import retract
+    from concbench.store.files import output_errors
+
+    retract(args.study, args.round, args.why, args.by)
+    result = result_of(args.study)
+    # The page and the JSON in the study's folder are what people pass on: they must not go stale.
+    if (args.study / "result.json").exists():
+        with output_errors(args.study):
+            (args.study / "result.json").write_bytes(to_json(result))
+    if (args.study / "report.html").exists():
+        write_html(result, args.study / "report.html")
+    entry = next(one for one in result.corrections if one.get("round") == args.round)
+    print(f"{args.study}: round {args.round} is retracted: {args.why}")
+    for old in entry.get("was") or ():
+        print(f"was  {old}")
+    from concbench.cli.judging import said
+
+    for sentence in said(result):
+        print(f"now  {sentence}")
+    return 0

@@ -1,0 +1,103 @@
+"""A closed loop: N in flight, refilled at once, until the steady rate is known well enough."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from concbench.cli import options
+from concbench.cli.live import LiveDisplay
+from concbench.cli.loads import file_prompts, lane_session, plain, target_options
+from concbench.cli.study import conclude, new_study
+from concbench.domain import Round
+from concbench.measure.closed import SustainOptions, sustain
+from concbench.plan.levels import parse_duration, parse_levels, parse_percent
+from concbench.plan.prompts import Prompt
+
+
+def one_level(text: str) -> int:
+    """Parse one concurrency."""
+    found = parse_levels(text, "-c")
+    if len(found) != 1:
+        raise ValueError(f"{text!r} names {len(found)} levels: one loop holds one, such as 16")
+    return found[0]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of `sustain`."""
+    parser.add_argument("target", metavar="TARGET", help="base URL, a lane's name, or `embedded`")
+    parser.add_argument(
+        "-c",
+        "--concurrency",
+        type=options.checked(one_level),
+        required=True,
+        metavar="N",
+        help="how many are in flight all the time",
+    )
+    options.add_target(parser)
+    options.add_workload(parser)
+    group = parser.add_argument_group("when it ends")
+    group.add_argument(
+        "--until",
+        type=options.checked(parse_percent),
+        default=0.01,
+        metavar="P%",
+        help="relative half-width of the steady rate's 95 %% interval to reach (default 1%%)",
+    )
+    group.add_argument(
+        "--max-s",
+        type=options.checked(parse_duration),
+        default=300.0,
+        metavar="S",
+        help="the longest that a loop may take (default 300)",
+    )
+    group.add_argument(
+        "--min-s",
+        type=options.checked(parse_duration),
+        default=30.0,
+        metavar="S",
+        help="the shortest steady part, never under 30 s or 8 request times (default 30)",
+    )
+    options.add_rounds(parser, default=1, growing=False)
+    options.add_idle(parser)
+    options.add_generator(parser, splits=False)
+    options.add_output(parser)
+
+
+def run(args: Namespace) -> int:
+    """Measure, store, judge, show."""
+    options.api_key(args)
+    prompts = file_prompts(args)
+    plan = {"concurrency": args.concurrency, "until": args.until, "options": plain(args)}
+    with new_study(args, "sustain", plan) as study:
+        target = target_options(args, study.seed)
+        with LiveDisplay(quiet=args.quiet) as display:
+
+            def on_round(finished: Round) -> None:
+                study.keep(finished)
+                display.finished(finished)
+
+            with lane_session(args, study, target, display, args.concurrency) as session:
+                asked = sustain_options(args, study.seed, prompts)
+                campaign = sustain(session, asked, on_round, display.look, display.say)
+        return conclude(args, study, campaign.ended_by, interrupted=campaign.interrupted)
+
+
+def sustain_options(args: Namespace, seed: int, prompts: list[Prompt]) -> SustainOptions:
+    """Return the campaign's options from the command line's."""
+    return SustainOptions(
+        concurrency=args.concurrency,
+        prompt_tok=args.prompt_tokens,
+        output_tok=args.output_tokens,
+        content=args.content,
+        seed=seed,
+        until=args.until,
+        min_s=args.min_s,
+        max_s=args.max_s,
+        rounds=args.rounds,
+        warmup=args.warmup,
+        timeout_s=args.timeout_s,
+        same_prompt=args.same_prompt,
+        file_prompts=prompts,
+        idle_s=args.idle_s,
+        reset_cache=args.reset_cache,
+    )

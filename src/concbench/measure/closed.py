@@ -1,0 +1,288 @@
+"""The sustained campaign: N in flight, refilled at once, until the steady rate is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from concbench.clock import now_ns
+from concbench.domain import Cell, Round, Workload
+from concbench.load.generator import Progress, RawRound
+from concbench.load.script import Done, Send
+from concbench.measure.burst import FALLBACK_STEP_S, StartPace, start_pace
+from concbench.measure.campaign import (
+    WARMUP_OUTPUT_TOK,
+    Asking,
+    Campaign,
+    OnRound,
+    OnSay,
+    Recorder,
+    check_reset,
+    context_label,
+    until_signal,
+)
+from concbench.measure.companions import after_idle, half_round
+from concbench.measure.observed import live
+from concbench.measure.pool import Pool
+from concbench.measure.session import Session
+from concbench.measure.watch import STALL_S, Limits, OnLook, Watch
+from concbench.plan.prompts import Prompt
+
+REQUEST_S = 8.0
+"""How long a request of automatic length takes at the measured pace."""
+
+REQUESTS_IN_MAX = 12
+"""That many fit one after another into the longest loop: 8 for the interval, some for the ramp."""
+
+LEAST_OUTPUT_TOK = 32
+PREPARE_S = 20.0
+SPARE = 1.3
+TOP_UP_NS = 1_000_000
+BACK_OFF_NS = 250_000_000
+IMPLAUSIBLE = 0.1
+"""An answer in two reads or less within this share of its decoding time is a refusal."""
+
+STALL_FACTOR = 5.0
+"""Silence is borne for this many times the longest wait for a first token in the warm-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class SustainOptions:
+    """What a closed loop is to do. `output_tok` None means auto; `until` is a share."""
+
+    concurrency: int
+    prompt_tok: int
+    output_tok: int | None
+    content: str
+    seed: int
+    until: float = 0.01
+    min_s: float = 30.0
+    max_s: float = 300.0
+    rounds: int = 1
+    warmup: int = 1
+    timeout_s: float | None = None
+    same_prompt: bool = False
+    file_prompts: Sequence[Prompt] = ()
+    keep_text: bool = False
+    idle_s: float | None = None
+    reset_cache: bool = False
+
+    @property
+    def asking(self) -> Asking:
+        """What all requests have in common."""
+        return Asking(
+            prompt_tok=self.prompt_tok,
+            content=self.content,
+            seed=self.seed,
+            timeout_s=self.timeout_s,
+            same_prompt=self.same_prompt,
+            file_prompts=self.file_prompts,
+            keep_text=self.keep_text,
+            reset_cache=self.reset_cache,
+        )
+
+
+def cell_of(session: Session, options: SustainOptions) -> Cell:
+    """Return the loop's cell."""
+    label = context_label(options.prompt_tok)
+    return Cell(
+        cell=f"{session.lane}.{label}.s{options.concurrency}",
+        lane=session.lane,
+        concurrency=options.concurrency,
+        context_tok=options.prompt_tok,
+        context_label=label,
+    )
+
+
+def sustain(
+    session: Session,
+    options: SustainOptions,
+    on_round: OnRound,
+    on_look: OnLook = lambda _: None,
+    on_say: OnSay = lambda _: None,
+) -> Campaign:
+    """Run the loops; `on_round` is given each and must store it, `on_look` is called twice a s.
+
+    A signal ends the campaign early: what was measured is in the result, marked. Raises
+    PromptTooLong and UsageError before anything is measured.
+    """
+    campaign = Campaign()
+    recorder = Recorder(session, options.asking, campaign, on_round)
+    recorder.check_context(options.output_tok)
+    if options.reset_cache:
+        check_reset(session)
+    cell = campaign.add(cell_of(session, options))
+    with until_signal(recorder):
+        pace, stall_s = _warm_up(recorder, cell, options)
+        campaign.output_tok = options.output_tok or auto_output_tok(session, options, pace)
+        limits = Limits(options.until, options.min_s, options.max_s, stall_s)
+        for _ in range(options.rounds):
+            if campaign.interrupted:
+                break
+            done = _loop(recorder, cell, limits, pace, on_look, on_say)
+            if done.outcome in ("crashed", "hung"):
+                break
+            if not campaign.interrupted:
+                half_round(recorder, cell)
+        if options.idle_s is not None and not campaign.interrupted:
+            on_say(f"leaving the server idle for {options.idle_s:g} s")
+            after_idle(recorder, cell, options.idle_s)
+    if campaign.interrupted:
+        campaign.ended_by[cell.cell] = "interrupt"
+    return campaign
+
+
+def auto_output_tok(session: Session, options: SustainOptions, pace: StartPace) -> int:
+    """Return the output length with which a request takes about 8 s at the pace of N at once.
+
+    Shorter where the longest loop would not hold 12 requests one after another, where the context
+    ends, and where N such requests would not fit the KV pool.
+    """
+    facts = session.facts
+    target_s = min(REQUEST_S, options.max_s / REQUESTS_IN_MAX)
+    wanted = max(LEAST_OUTPUT_TOK, round(target_s / (pace.step_s or FALLBACK_STEP_S)))
+    rooms = [wanted]
+    if facts.max_context_tok is not None:
+        rooms.append(facts.max_context_tok - options.prompt_tok)
+    if facts.kv_capacity_tok is not None:
+        room = facts.kv_capacity_tok // options.concurrency - options.prompt_tok
+        rooms.append(max(LEAST_OUTPUT_TOK, room))
+    return max(1, min(rooms))
+
+
+def _warm_up(recorder: Recorder, cell: Cell, options: SustainOptions) -> tuple[StartPace, float]:
+    """Run discarded waves of N; return the pace they show and how long a silence may be."""
+    pace = StartPace(recorder.session.step_ns / 1e9, None)
+    longest_ns = recorder.session.prefill_ns
+    for _ in range(options.warmup):
+        output_tok = min(WARMUP_OUTPUT_TOK, options.output_tok or WARMUP_OUTPUT_TOK)
+        wave = recorder.burst(cell, "warmup", output_tok)
+        if recorder.campaign.interrupted:
+            raise KeyboardInterrupt
+        pace = start_pace(wave) or pace
+        waits = [
+            record.first_token_ns - record.sent_ns
+            for record in wave.requests
+            if record.first_token_ns is not None and record.sent_ns is not None
+        ]
+        longest_ns = max([longest_ns, *waits])
+    return pace, max(STALL_S, STALL_FACTOR * longest_ns / 1e9)
+
+
+def _loop(
+    recorder: Recorder,
+    cell: Cell,
+    limits: Limits,
+    pace: StartPace,
+    on_look: OnLook,
+    on_say: OnSay,
+) -> Round:
+    """Run one loop: one round."""
+    session, campaign = recorder.session, recorder.campaign
+    seed, output_tok, n = recorder.next_seed(), campaign.output_tok, cell.concurrency
+    step_s = pace.step_s or FALLBACK_STEP_S
+    pool = Pool(recorder, n, output_tok, seed)
+    on_say("preparing prompts")
+    request_s = max(1e-3, session.prefill_ns / 1e9 + output_tok * step_s)
+    pool.prepare(n + math.ceil(SPARE * n * limits.max_s / request_s), PREPARE_S)
+    watch = Watch(n, limits, session.bytes_per_tok, lambda: live(session), on_look)
+    start = _Start()
+    workers = [Worker(w, pool, watch, start, int(step_s * 1e9)) for w in range(n)]
+
+    def stop_when(progress: Progress) -> bool:
+        start.ns = now_ns() - progress.elapsed_ns
+        pool.top_up(n, TOP_UP_NS)
+        return watch.tick(progress, start.ns)
+
+    def sent(raw: RawRound) -> tuple[Workload, Sequence[Prompt]]:
+        del raw
+        issued = pool.prompts[: pool.issued]
+        return recorder.workload("closed", output_tok, seed, issued), issued
+
+    plan = replace(recorder.plan(workers), stop_when=stop_when)
+    on_say(f"{n} in flight, {output_tok} tokens an answer")
+    done = recorder.record(cell, "measured", plan, sent, amend=lambda r: _amended(r, pool, watch))
+    ended_by = "interrupt" if done.interrupted else watch.ended_by or "interrupt"
+    before = campaign.ended_by.get(cell.cell, "interval")
+    campaign.ended_by[cell.cell] = ended_by if before == "interval" else before
+    return done
+
+
+def _amended(parsed: Round, pool: Pool, watch: Watch) -> Round:
+    """Note the requests that were rendered while the load was on, and a server that went silent."""
+    if watch.hung is not None:
+        parsed = msgspec.structs.replace(parsed, outcome="hung", outcome_detail=watch.hung)
+    if not pool.late:
+        return parsed
+    records = [
+        msgspec.structs.replace(record, notes=(*record.notes, "rendered_late"))
+        if record.index in pool.late
+        else record
+        for record in parsed.requests
+    ]
+    return msgspec.structs.replace(parsed, requests=records)
+
+
+@dataclass(slots=True)
+class _Start:
+    """When the loop's clock started, by the first worker's first request."""
+
+    ns: int = 0
+
+
+class Worker:
+    """A closed loop's worker: sends the pool's next request as soon as the last one has ended.
+
+    After a failure it waits a quarter of a second: a server that refuses everything at once would
+    otherwise be asked ten thousand times a second, and the record would hold nothing else.
+    """
+
+    __slots__ = (
+        "_asked_tok",
+        "_began_ns",
+        "_number",
+        "_pool",
+        "_sent",
+        "_start",
+        "_step_ns",
+        "_watch",
+    )
+
+    def __init__(self, number: int, pool: Pool, watch: Watch, start: _Start, step_ns: int) -> None:
+        self._number = number
+        self._pool = pool
+        self._watch = watch
+        self._start = start
+        self._step_ns = step_ns
+        self._began_ns = 0
+        self._sent = 0
+        self._asked_tok = 0
+
+    def next(self, previous: Done | None) -> Send | None:
+        """Return the next request, due at the start for the first and at once for the others."""
+        due_ns: int | None = None
+        now = now_ns()
+        if previous is None:
+            self._start.ns = self._start.ns or now
+            due_ns = 0
+        elif self._failed(previous):
+            due_ns = max(0, previous.end_ns - self._start.ns) + BACK_OFF_NS
+        request = self._pool.take()
+        self._asked_tok = request.asked_output_tok
+        self._began_ns = now
+        self._sent += 1
+        self._watch.issued(now)
+        return Send(request, due_ns)
+
+    def _failed(self, done: Done) -> bool:
+        """Report the end to the watch; return whether it was none that a server at work gives."""
+        took_ns = done.end_ns - self._began_ns
+        quick = took_ns < IMPLAUSIBLE * self._asked_tok * self._step_ns and done.reads <= 2
+        failed = done.ending != "complete" or quick
+        self._watch.request_ended(
+            self._number, done, took_ns=-1 if failed else took_ns, whole=self._sent > 1
+        )
+        return failed

@@ -1,0 +1,54 @@
+"""What `rate` adds to a result: the rate that was really sent, and the objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from concbench.domain import Round
+from concbench.measure.goodput import goodput, objectives
+from concbench.plan.levels import parse_slo
+from concbench.result import Result
+
+
+def rate_payload(result: Result, rounds: Iterable[Round], slo: str | None) -> dict[str, Any]:
+    """Return `rate`, one entry a cell, and with objectives `slo`, `goodput_rps` and `good_pct`."""
+    grouped: dict[str, list[Round]] = {}
+    for each in rounds:
+        grouped.setdefault(each.cell.cell, []).append(each)
+    wanted = parse_slo(slo) if slo else []
+    entries = []
+    for cell in result.cells:
+        entry = {"cell": cell.cell, "asked_rps": cell.rate_rps, **_sent(grouped.get(cell.cell, ()))}
+        if wanted:
+            entry |= goodput(grouped.get(cell.cell, ()), wanted)
+            entry["slo"] = objectives(cell, wanted)
+        entries.append(entry)
+    return {"rate": entries}
+
+
+def _sent(rounds: Sequence[Round]) -> dict[str, Any]:
+    """Return the scheduled and the sent rate in requests a second, and how many at once it took.
+
+    Both are over the gaps between requests: (n − 1) ÷ (last − first).
+    """
+    due = [_rate([r.due_ns for r in each.requests]) for each in rounds]
+    sent = [_rate([r.sent_ns for r in each.requests if r.sent_ns is not None]) for each in rounds]
+    unsent = sum(r.sent_ns is None for each in rounds for r in each.requests)
+    return {
+        "due_rps": _mean(due),
+        "sent_rps": _mean(sent),
+        "unsent": unsent,
+        "connections_max": max((len({r.worker for r in e.requests}) for e in rounds), default=0),
+    }
+
+
+def _rate(stamps_ns: Sequence[int]) -> float | None:
+    if len(stamps_ns) < 2 or max(stamps_ns) == min(stamps_ns):
+        return None
+    return (len(stamps_ns) - 1) / (max(stamps_ns) - min(stamps_ns)) * 1e9
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

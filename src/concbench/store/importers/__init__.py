@@ -1,0 +1,1 @@
+"""Result files of other tools, read by their documented keys."""

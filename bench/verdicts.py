@@ -51,6 +51,7 @@ CASES = (
     Case("no difference, 1.5 % a round", World(), "false faster", FASTER, 0.05, number=MANY),
     Case("… one round a run", World(rounds=1), "false faster", FASTER, 0.05, number=MANY),
     Case("… four levels", World(levels=4), "false faster at any", FASTER, 0.05, number=MANY),
+    Case("… 4 % a round", World(sd=0.04), "false faster", FASTER, 0.05, number=MANY),
     Case("… each start off by 1 %", World(start_sd=0.01), "false faster", FASTER, 0.05),
     Case("B 5 % faster", World(0.05), "b_faster", verdict_share("b_faster"), at_least=0.9),
     Case("B 5 % slower", World(-0.05), "a_faster", verdict_share("a_faster"), at_least=0.9),

@@ -6,6 +6,10 @@ while (block := next_block(state)) is not None:
     values = [measure(run) for run in block]              # ABBA…, with a closing control A
     state = Progress(pairs=last_pair + 1, verdicts=look(comparisons(values)))
 ```
+
+So that the study can be judged again from the disk it keeps three kinds of notes: `ab`
+(`{"a": lane, "b": lane, "looks": [5, 7, 10]}`), `start` (`{"lane": lane}`) whenever a server is
+started, and after each run `ab_run` (`{"letter": "A", "pair": 0 or null, "rounds": [round ids]}`).
 """
 
 from __future__ import annotations

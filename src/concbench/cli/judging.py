@@ -118,7 +118,7 @@ def parties_of(
     extras = {str(note.get("lane")): note for note in reader.notes("lane_facts")}
     layout = next(iter(reader.notes("ab")), {})
     found: list[Party] = []
-    for lane, link in sides:
+    for lane, link in sorted(sides, key=lambda side: side[0] != layout.get("a", side[0])):
         facts = reader.targets().get(lane)
         name = f"{prefix}{lane}" + (f" · {link or 'no link'}" if several_links else "")
         cells = _cells(result, f"{prefix}{lane}", link)

@@ -125,7 +125,11 @@ def render_comparison(result: Result, console: Console) -> None:
         for line in _lines(table):
             console.print(Text(line), no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
         console.print()
-    for number_, sentence in enumerate(view.verdicts):
+    # Where nothing may be compared, one sentence says it for all metrics.
+    refused = bool(result.verdicts) and all(
+        row.verdict == "not_comparable" for row in result.verdicts
+    )
+    for number_, sentence in enumerate(view.verdicts[: 1 if refused else None]):
         console.print(Text(sentence, style="" if number_ else "bold"))
     for doubt in view.doubts:
         doubt_lines(doubt, console)

@@ -76,7 +76,7 @@ def test_readings_cells_and_links(tmp_path):
         ('by = "two"', 'by = "three"', "no other reading 'three'"),
         ('by = "two"', 'by = "one"', "no other reading 'one'"),
         ("decode_tok_per_s", "speed", "metric: expected one of"),
-        ("concurrency = 4", "concurency = 4", "concurency: no such key"),
+        ("concurrency = 4", "streams = 4", "streams: no such key"),
         ("title", "title = 3 3", "line 3"),
     ],
 )

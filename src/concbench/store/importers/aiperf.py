@@ -211,10 +211,10 @@ def _scaled_ns(stamp: object) -> float | None:
 
 
 def _at_once(raws: Sequence[RawRequest]) -> int:
-    """Return how many requests were under way at most."""
+    """Return how many requests were under way at most; failed ones may have ended at once."""
     moves: list[tuple[float, int]] = []
     for raw in raws:
-        if raw.start_s is not None and raw.end_s is not None:
+        if raw.error is None and raw.start_s is not None and raw.end_s is not None:
             moves += [(raw.start_s, 1), (raw.start_s + raw.end_s, -1)]
     now = most = 0
     for _, step in sorted(moves):

@@ -23,8 +23,8 @@ _FIGURES = (
 _OPEN: dict[str, Arrival] = {"constant": "constant", "poisson": "poisson"}
 
 WHY = {
-    "tpot_ms": "their inter-token latency is a mean per request, of all requests alike; ours leaves "
-    "out answers under 16 tokens and the start wave",
+    "tpot_ms": "their inter-token latency is a mean per request, of all requests alike; ours "
+    "leaves out answers under 16 tokens and the start wave",
     "theirs:tpot_ms": "their TPOT includes TTFT: it divides the whole time by all tokens",
     "ttft_ms": "theirs is stamped with the wall clock and counts from the worker's own start; ours "
     "leaves out each worker's first request, which met the start wave",

@@ -13,9 +13,9 @@ class ToldCell(Struct, kw_only=True):
     """One cell as the other tool tells it.
 
     `figures` maps our name of a figure (`output_tok_per_s`, `ttft_ms`, …) to what was told of it:
-    some of `values`, `mean`, `half_width`, `std`, `min`, `max`, `p50`, `p90`, `p95`, `p99`, `n`, in
-    the unit of the name. A name with `theirs:` before it is the tool's figure of that name where its
-    meaning is another; `duration_s` is the tool's own. `measured` False with `detail` where there is no figure.
+    some of `values`, `mean`, `half_width`, `std`, `min`, `max`, `p50`, `p90`, `p95`, `p99`, `n`,
+    in the unit of the name. With `theirs:` before it, a name is the tool's, of another meaning;
+    `duration_s` is the tool's own. `measured` False with `detail` where there is no figure.
     """
 
     cell: str

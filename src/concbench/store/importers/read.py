@@ -71,6 +71,8 @@ def _read(kind: str, values: Sequence[Any], lane: str | None, began_utc: str) ->
     if kind == aiperf.AIPERF:
         records = [value for value in values if aiperf.is_record(value)]
         summaries = [value for value in values if not aiperf.is_record(value)]
+        older = not records and not any("aiperf_version" in value for value in summaries)
+        name = lane or (aiperf.GENAI_PERF if older else aiperf.AIPERF)
         return aiperf.read(summaries, records, name, began_utc)
     if len(values) > 1:
         raise UsageError(f"{len(values)} results of {kind} at once: import each by itself")

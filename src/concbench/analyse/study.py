@@ -10,7 +10,6 @@ from concbench.analyse.cell import cell_result
 from concbench.domain import Cell, Doubt, Round, TargetFacts
 from concbench.result import CellResult, Result, WorkloadResult
 
-
 SEVERITY_ORDER = {"fatal": 0, "warning": 1, "note": 2}
 
 

@@ -121,7 +121,6 @@ def test_a_body_that_breaks_off_is_named(tail: bytes, ending: str) -> None:
 def test_a_reset_is_named() -> None:
     def resetting(sock: socket.socket, request: bytes, number: int) -> None:
         del request, number
-        sock.sendall(SSE_HEAD)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         sock.close()
 

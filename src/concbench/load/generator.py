@@ -21,6 +21,7 @@ from concbench.domain import StampKind
 from concbench.errors import Unreachable, UsageError
 from concbench.load import stamps
 from concbench.load.log import SPILL_BYTES, ReadLog
+from concbench.load.poller import poller
 from concbench.load.script import Script
 from concbench.load.stream import RECEIVE_BYTES, Peer, RawRequest, Stream
 from concbench.load.tls import TlsStream
@@ -148,6 +149,7 @@ class Generator:
     def __init__(self, plan: LoadPlan, loop: asyncio.AbstractEventLoop) -> None:
         self._plan = plan
         self.loop = loop
+        self.poller = poller(loop)
         self.log = ReadLog()
         self.requests: list[RawRequest] = []
         self.start_ns = 0
@@ -188,6 +190,7 @@ class Generator:
             self._finished.cancel()
             for stream in self._streams:
                 stream.close()
+            self.poller.close()
         self._sample_offset()
         return RawRound(
             stamp=self._plan.stamp,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from concbench.clock import now_ns
 from concbench.domain import StampKind
 from concbench.load import stamps
 from concbench.load.log import NO_STAMP, STAMP_BYTES, ReadLog
+from concbench.load.poller import Poller
 from concbench.load.script import Done, Outgoing, Script, Send
 from concbench.wire.http import ResponseFramer
 
@@ -28,7 +30,9 @@ class RawRequest:
     """One request as the generator saw it. Stamps are monotonic ns, None where they never came.
 
     `ending`: `complete`, `truncated`, `reset`, `connect_refused`, `connect_timeout`,
-    `connect_failed`, `client_limit`, `tls`, `timeout`, `stopped`, or a framing error.
+    `connect_failed`, `client_limit`, `tls`, `timeout`, `stopped`, or a framing error. `stale`:
+    the server had closed the kept connection without a word, so the request was sent again on a
+    new one; `sent_ns` is of that second sending.
     """
 
     number: int
@@ -44,12 +48,14 @@ class RawRequest:
     ending: str = "stopped"
     detail: str | None = None
     excess_bytes: int = 0
+    stale: bool = False
 
 
 class Host(Protocol):
     """What a stream needs of the generator that owns it."""
 
     loop: asyncio.AbstractEventLoop
+    poller: Poller
     log: ReadLog
     requests: list[RawRequest]
     start_ns: int
@@ -104,6 +110,7 @@ class Stream:
         self._sock: socket.socket | None = None
         self._framer = ResponseFramer()
         self._unsent = memoryview(b"")
+        self._request: Outgoing
         self._reads = 0
         self._connected_for: int | None = None
         self._connect_error: tuple[str, str] | None = None
@@ -125,7 +132,7 @@ class Stream:
             if self._host.stamp == "kernel":
                 stamps.enable(sock)
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._host.loop.sock_connect(sock, self._peer.address)
+                await self._reach(sock)
                 await self._secure(sock)
         except OSError as error:
             if sock is not None:
@@ -135,7 +142,16 @@ class Stream:
         self._connect_error = None
         self._connected_for = now_ns() - began
         self._sock = sock
-        self._host.loop.add_reader(sock.fileno(), self._readable)
+        self._host.poller.watch(sock.fileno(), self._readable)
+
+    async def _reach(self, sock: socket.socket) -> None:
+        """Connect, as `loop.sock_connect` does, but through our own poller."""
+        failed = sock.connect_ex(self._peer.address)
+        if failed == errno.EINPROGRESS:
+            await self._host.poller.ready(sock.fileno(), writing=True)
+            failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            raise OSError(failed, os.strerror(failed))
 
     async def _secure(self, sock: socket.socket) -> None:
         """Plain connections need no more than the connection."""
@@ -187,6 +203,7 @@ class Stream:
         current = self.current
         assert current is not None
         current.connect_ns, self._connected_for = self._connected_for, None
+        self._request = request
         self._framer = ResponseFramer()
         self._reads = 0
         self._unsent = memoryview(self._encode(request.payload))
@@ -210,11 +227,11 @@ class Stream:
             return
         self._unsent = self._unsent[sent:]
         if self._unsent:
-            self._host.loop.add_writer(sock.fileno(), self._push)
+            self._host.poller.watch_writing(sock.fileno(), self._push)
             return
         if current.send_done_ns is None:
             current.send_done_ns = now_ns()
-            self._host.loop.remove_writer(sock.fileno())
+            self._host.poller.unwatch_writing(sock.fileno())
 
     # -- the hot path: one call a read ---------------------------------------------------------
 
@@ -274,16 +291,32 @@ class Stream:
     def _closed_by_peer(self, user_ns: int) -> None:
         self._note_rtt()
         self._drop_socket()
-        if self.current is None or self.current.sent_ns is None:
+        if self.current is None or self.current.sent_ns is None or self._sent_again():
             return
         ended = self._framer.eof()
         self.finish(user_ns, "complete" if ended else self._framer.error or "truncated")
 
     def _lost(self, error: OSError) -> None:
         self._drop_socket()
-        if self.current is not None and self.current.sent_ns is not None:
-            kind = kind_of(error)
-            self.finish(now_ns(), "reset" if kind == "connect_failed" else kind, str(error))
+        if self.current is None or self.current.sent_ns is None or self._sent_again():
+            return
+        kind = kind_of(error)
+        self.finish(now_ns(), "reset" if kind == "connect_failed" else kind, str(error))
+
+    def _sent_again(self) -> bool:
+        """Send the request on a new connection where a kept one was closed before any answer.
+
+        Servers close kept connections when they like (llama.cpp after every stream, while it says
+        keep-alive), and what was sent meanwhile was never read: RFC 9112, 9.3.1 and 9.6. On a new
+        connection the same end is a failure.
+        """
+        current = self.current
+        if current is None or current.connect_ns is not None or self._reads:
+            return False
+        current.sent_ns = current.send_done_ns = None
+        current.stale = True
+        self._task = self._host.loop.create_task(self._reconnect(Send(self._request)))
+        return True
 
     def _unasked(self, size: int) -> None:
         """Bytes without a request: the last response went on after its end."""
@@ -322,8 +355,7 @@ class Stream:
     def _drop_socket(self) -> None:
         if self._sock is None:
             return
-        self._host.loop.remove_reader(self._sock.fileno())
-        self._host.loop.remove_writer(self._sock.fileno())
+        self._host.poller.forget(self._sock.fileno())
         self._sock.close()
         self._sock = None
 

@@ -42,18 +42,23 @@ class TlsStream(Stream):
         self._ssl = self._peer.tls.wrap_bio(
             self._incoming, self._outgoing, server_hostname=self._peer.hostname
         )
-        loop = self._host.loop
+        poller = self._host.poller
         while True:
             try:
                 self._ssl.do_handshake()
                 done = True
             except ssl.SSLWantReadError:
                 done = False
-            if self._outgoing.pending:
-                await loop.sock_sendall(sock, self._outgoing.read())
+            unsent = memoryview(self._outgoing.read())
+            while unsent:
+                try:
+                    unsent = unsent[sock.send(unsent) :]
+                except BlockingIOError:
+                    await poller.ready(sock.fileno(), writing=True)
             if done:
                 return
-            received = await loop.sock_recv(sock, 1 << 16)
+            await poller.ready(sock.fileno())
+            received = sock.recv(1 << 16)
             if not received:
                 raise ssl.SSLError("the server closed the connection during the TLS handshake")
             self._incoming.write(received)

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from concbench.analyse.cell import cell_result
-from concbench.domain import Cell, Doubt, Round, TargetFacts
+from concbench.analyse.prefill import PrefillPoint, prefill_point, prefill_slope
+from concbench.domain import Cell, Doubt, Estimate, Round, TargetFacts
 from concbench.result import CellResult, Result, WorkloadResult
 
 SEVERITY_ORDER = {"fatal": 0, "warning": 1, "note": 2}
+
+COMPANIONS = ("half",)
+"""Labels of cells that are not listed: their rounds speak through the cell they stand beside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,14 @@ class StudyFacts:
 def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
     """Return the result of all rounds: cells in order of lane, context and concurrency.
 
-    Rounds of other phases than `measured` only speak through their cell's doubts.
+    Rounds of other phases than `measured` only speak through their cell's doubts, those of
+    companion cells through the prefill rate.
     """
     grouped: dict[str, list[Round]] = {}
+    beside: dict[str, list[Round]] = {}
     for each in rounds:
-        grouped.setdefault(each.cell.cell, []).append(each)
+        kind = beside if each.cell.context_label in COMPANIONS else grouped
+        kind.setdefault(each.cell.cell, []).append(each)
     order = sorted(grouped.values(), key=lambda group: _place(group[0].cell))
     baselines: dict[tuple[str, int, str | None], CellResult] = {}
     results: list[CellResult] = []
@@ -57,6 +64,7 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
             template_tok=facts.template_tok.get(cell.lane, 0),
             ended_by=facts.ended_by.get(cell.cell),
         )
+        result.client.prefill_tok_per_s = _prefill(group, beside.get(f"{cell.cell}.half", ()))
         if cell.concurrency == 1:
             baselines[key] = result
         results.append(result)
@@ -76,6 +84,18 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
         corrections=list(facts.corrections),
         cells=results,
     )
+
+
+def _prefill(whole: Sequence[Round], half: Sequence[Round]) -> Estimate | None:
+    """Return the prefill rate from rounds at two prompt lengths, paired by their number."""
+    longer, shorter = _points(whole), _points(half)
+    both = sorted(longer.keys() & shorter.keys())
+    return prefill_slope([shorter[k] for k in both], [longer[k] for k in both])
+
+
+def _points(rounds: Iterable[Round]) -> dict[int, PrefillPoint]:
+    found = {each.index: prefill_point(each) for each in rounds if each.phase == "measured"}
+    return {index: point for index, point in found.items() if point is not None}
 
 
 def _place(cell: Cell) -> tuple[str, str, int, int, float]:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from concbench.analyse.estimate import mean_estimate, relative_half_width
+from concbench.analyse.prefill import MIN_UNCACHED_TOK
 from concbench.analyse.rates import batch_tok_per_s, headline_tok_per_s
 from concbench.domain import Cell, Round, RoundPhase, Workload
 from concbench.errors import PromptTooLong
@@ -21,6 +22,10 @@ from concbench.plan.prompts import Prompt, prompts_sha256
 from concbench.plan.splitmix import derive
 
 WARMUP_OUTPUT_TOK = 32
+HALF_OUTPUT_TOK = 16
+HALF = "half"
+"""Label of the companion cell that gives the second prompt length of the prefill rate."""
+
 DISAGREE = 0.10
 """How much faster (log ratio) the second round must be for the first to count as cold."""
 
@@ -95,31 +100,53 @@ def burst(
     _warm_up(runner)
     if campaign.interrupted:
         return campaign
-    rounds_max = max(options.rounds, options.rounds_max or options.rounds)
     rewarmed: set[str] = set()
     while not campaign.interrupted:
         todo = [c for c in campaign.cells.values() if c.cell not in campaign.ended_by]
         if not todo:
             break
         for cell in todo:
-            runner.one_round(cell, "measured")
+            _next_round(runner, cell, rewarmed, on_discard)
             if campaign.interrupted:
-                campaign.ended_by[cell.cell] = "interrupt"
                 break
-            warming = options.rounds > 2 and cell.cell not in rewarmed
-            if warming and still_cold(campaign.rounds[cell.cell]):
-                rewarmed.add(cell.cell)
-                _discard(campaign, cell, on_discard)
-                runner.one_round(cell, "warmup")
-                continue
-            ended = _ended_by(
-                campaign.rounds[cell.cell], options.rounds, rounds_max, options.target
-            )
-            if ended:
-                campaign.ended_by[cell.cell] = ended
     for name in campaign.cells:
         campaign.ended_by.setdefault(name, "interrupt")
     return campaign
+
+
+def _next_round(runner: _Runner, cell: Cell, rewarmed: set[str], on_discard: OnDiscard) -> None:
+    """Measure a cell once more, warm it up again where that was its first, or end it."""
+    campaign, options = runner.campaign, runner.options
+    runner.one_round(cell, "measured")
+    if campaign.interrupted:
+        return
+    if options.rounds > 2 and cell.cell not in rewarmed and still_cold(campaign.rounds[cell.cell]):
+        rewarmed.add(cell.cell)
+        _discard(campaign, cell, on_discard)
+        runner.one_round(cell, "warmup")
+        return
+    if wants_half(cell, options, stream=runner.session.ask.stream):
+        runner.one_round(half_cell(cell), "measured")
+    most = max(options.rounds, options.rounds_max or options.rounds)
+    ended = _ended_by(campaign.rounds[cell.cell], options.rounds, most, options.target)
+    if ended and not campaign.interrupted:
+        campaign.ended_by[cell.cell] = ended
+
+
+def wants_half(cell: Cell, options: BurstOptions, *, stream: bool) -> bool:
+    """Whether a second prompt length beside this cell gives a prefill rate.
+
+    One request at a time, streamed, with prompts of our own making and long enough.
+    """
+    made = not options.same_prompt and not options.file_prompts
+    return cell.concurrency == 1 and stream and made and cell.context_tok >= MIN_UNCACHED_TOK
+
+
+def half_cell(cell: Cell) -> Cell:
+    """Return the companion whose prompts are half as long; it is not listed by itself."""
+    return msgspec.structs.replace(
+        cell, cell=f"{cell.cell}.{HALF}", context_tok=cell.context_tok // 2, context_label=HALF
+    )
 
 
 def _warm_up(runner: _Runner) -> None:
@@ -171,9 +198,10 @@ def still_cold(rounds: Sequence[Round]) -> bool:
 
 
 def _discard(campaign: Campaign, cell: Cell, on_discard: OnDiscard) -> None:
-    for old in campaign.rounds[cell.cell]:
-        on_discard(old.round_id, "the first two rounds disagreed: the engine was not yet warm")
-    campaign.rounds[cell.cell] = []
+    for name in (cell.cell, half_cell(cell).cell):
+        for old in campaign.rounds.get(name, ()):
+            on_discard(old.round_id, "the first two rounds disagreed: the engine was not yet warm")
+        campaign.rounds[name] = []
 
 
 def _ended_by(rounds: Sequence[Round], least: int, most: int, target: float) -> EndedBy | None:
@@ -216,8 +244,11 @@ class _Runner:
         output_tok = self.campaign.output_tok or options.output_tok or 0
         if phase == "warmup":
             output_tok = min(WARMUP_OUTPUT_TOK, output_tok or WARMUP_OUTPUT_TOK)
+        elif cell.context_label == HALF:  # only its time to the first token counts
+            output_tok = min(HALF_OUTPUT_TOK, output_tok)
+        done = self.campaign.rounds.setdefault(cell.cell, [])
         seed = derive(options.seed, self.count)
-        prompts = self._prompts(cell.concurrency, seed)
+        prompts = self._prompts(cell, seed)
         round_id = f"{self.count:05d}-{cell.cell}"
         lengths = [output_tok] * len(prompts)
         outgoing = render_all(session.ask, prompts, lengths, f"concbench-{self.count}")
@@ -227,9 +258,9 @@ class _Runner:
             raw,
             round_id=round_id,
             cell=cell,
-            index=len(self.campaign.rounds[cell.cell]),
+            index=len(done),
             phase=phase,
-            workload=self._workload(output_tok, seed, prompts),
+            workload=self._workload(cell, output_tok, seed, prompts),
             prompts=[(p.sha256, p.tok) for p in prompts],
             keep_text=options.keep_text,
         )
@@ -237,7 +268,7 @@ class _Runner:
         if raw.interrupted:
             self.campaign.interrupted = True
         if phase == "measured":
-            self.campaign.rounds[cell.cell].append(parsed)
+            done.append(parsed)
         self.on_round(parsed)
         return parsed
 
@@ -252,8 +283,8 @@ class _Runner:
                 "context (or fewer slots)"
             )
 
-    def _prompts(self, n: int, seed: int) -> list[Prompt]:
-        options = self.options
+    def _prompts(self, cell: Cell, seed: int) -> list[Prompt]:
+        options, n = self.options, cell.concurrency
         if options.file_prompts:
             first = self.session.next_prompt
             self.session.next_prompt += n
@@ -261,13 +292,15 @@ class _Runner:
             return [pool[(first + k) % len(pool)] for k in range(n)]
         run_seed = options.seed if options.same_prompt else seed
         return self.session.prompts(
-            n, options.prompt_tok, options.content, run_seed, same=options.same_prompt
+            n, cell.context_tok, options.content, run_seed, same=options.same_prompt
         )
 
-    def _workload(self, output_tok: int, seed: int, prompts: Sequence[Prompt]) -> Workload:
+    def _workload(
+        self, cell: Cell, output_tok: int, seed: int, prompts: Sequence[Prompt]
+    ) -> Workload:
         ask = self.session.ask
         return Workload(
-            prompt_tokens=self.options.prompt_tok,
+            prompt_tokens=cell.context_tok,
             output_tokens=output_tok,
             seed=seed,
             arrival="burst",

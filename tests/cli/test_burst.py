@@ -128,6 +128,38 @@ def test_completions_and_prompts_from_a_file(
     assert result["workload"]["content"] == "file"
 
 
+def test_the_prefill_rate_comes_from_a_second_length_beside_each_round(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "study"
+    with reference_server("--ttft-ms", "10", "--itl-ms", "2", "--prefill-tok-per-s", "4000") as url:
+        _, result = burst(
+            capsys, url, "--levels", "1,2", "--rounds", "3", "--prompt-tokens", "600",
+            "--output-tokens", "60", "--out", str(out),
+        )  # fmt: skip
+    one, two = result["cells"]
+    assert one["client"]["prefill_tok_per_s"]["point"] == pytest.approx(4000, rel=0.08)
+    assert one["client"]["prefill_tok_per_s"]["n"] == 3
+    assert two["client"]["prefill_tok_per_s"] is None
+    assert one["tokens"]["prompt"] == 3 * 600
+    half = [info for info in open_study(out).rounds() if info.cell.context_label == "half"]
+    assert [info.index for info in half] == [0, 1, 2]
+    assert {info.workload.prompt_tokens for info in half} == {300}
+    assert result["workload"]["prompt_tokens"] == 600
+
+
+def test_short_prompts_have_no_prefill_rate_and_no_second_length(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "study"
+    _, result = burst(
+        capsys, server, "--levels", "1", "--rounds", "1", "--prompt-tokens", "200",
+        "--output-tokens", "20", "--out", str(out),
+    )  # fmt: skip
+    assert result["cells"][0]["client"]["prefill_tok_per_s"] is None
+    assert len(open_study(out).rounds()) == 2
+
+
 BAD = [
     (["--levels", "0"], "0"),
     (["--levels", "-1"], "-1"),
@@ -136,6 +168,7 @@ BAD = [
     (["--rounds", "0"], "at least 1"),
     (["--output-tokens", "x"], "at least 1"),
     (["--extra-body", "[1]"], "JSON object"),
+    (["--temperature", "nan"], "temperature"),
     (["--prompts", "/nowhere/prompts.txt"], "/nowhere/prompts.txt"),
     (["--api-key-env", "CONCBENCH_NO_SUCH_KEY"], "CONCBENCH_NO_SUCH_KEY"),
     (["--prompt-tokens", "9000"], "context"),

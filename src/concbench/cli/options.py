@@ -56,6 +56,17 @@ def seconds(text: str) -> float:
     return value
 
 
+def temperature(text: str) -> float:
+    """Parse a sampling temperature: 0 to 100, which leaves out NaN."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise ValueError(f"{text!r} is not a temperature from 0 to 100")
+    return value
+
+
 def json_object(text: str) -> dict[str, Any]:
     """Parse a JSON object."""
     try:
@@ -116,7 +127,9 @@ def add_workload(parser: ArgumentParser) -> None:
     group.add_argument(
         "--seed", type=int, metavar="N", help="seed of prompts and order (default: a fresh one)"
     )
-    group.add_argument("--temperature", type=float, default=0.0, metavar="T", help="default 0")
+    group.add_argument(
+        "--temperature", type=checked(temperature), default=0.0, metavar="T", help="default 0"
+    )
     group.add_argument(
         "--endpoint", choices=["chat", "completions"], default="chat", help="default chat"
     )

@@ -241,6 +241,8 @@ def _outcome(
             outcome = read_body(body, endpoint, raw.asked_output_tok, keep_text)
             if raw.stream and framer.status == 200:
                 extra.append("not_streamed")
+    if raw.stale:
+        extra.append("stale_connection")
     if raw.excess_bytes:
         extra.append("bytes_after_end")
     if raw.stale:

@@ -53,6 +53,30 @@ def test_it_ends_when_the_interval_is_reached_and_the_rate_is_the_true_one(
     assert result["workload"]["arrival"] == "closed"
 
 
+def test_over_two_processes_the_loop_is_one_loop_and_the_rate_the_true_one(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "study"
+    words = ["sustain", server, "-c", "5", *QUICK, "--until", "3%", "--procs", "2"]
+    code, result = measured(capsys, *words, "--out", str(out))
+    assert_sound(code, result)
+    (cell,) = result["cells"]
+    assert cell["ended_by"] == "interval"
+    assert cell["client"]["steady_output_tok_per_s"]["point"] == pytest.approx(
+        5 * 60 / 0.315, rel=0.04
+    )
+    assert cell["steady"]["running"]["max"] == 5
+    assert cell["requests"]["incomplete"] == 5
+    assert cell["requests"]["failed"] == 0
+    study = open_study(out)
+    (name,) = [r.round_id for r in study.rounds("measured") if r.cell.concurrency == 5]
+    loop = study.load_round(name)
+    workers = {record.worker for record in loop.requests}
+    assert workers == set(range(5))
+    hashes = [record.prompt_sha256 for record in loop.requests]
+    assert len(set(hashes)) == len(hashes)
+
+
 def test_cut_requests_are_incomplete_and_their_tokens_are_in_the_ledger(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

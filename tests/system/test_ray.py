@@ -1,18 +1,25 @@
-"""Generators as actors of a Ray cluster of two nodes on this machine. Skipped without Ray."""
+"""Generators as actors of Ray clusters of two and four nodes on this machine.
+
+Skipped without Ray.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 ray = pytest.importorskip("ray", reason="needs concbench[ray]")
 
+from concbench.cli.main import main  # noqa: E402
 from concbench.errors import UsageError  # noqa: E402
 from concbench.load.generator import LoadPlan, Progress, RawRound, resolve  # noqa: E402
 from concbench.load.ray_workers import run_on_ray  # noqa: E402
@@ -20,6 +27,7 @@ from concbench.load.script import Arrivals, Once, Outgoing, Refill  # noqa: E402
 from tests.load.server import SSE_HEAD, chunk, serving  # noqa: E402
 from tests.load.test_generator import REQUEST, stream_three  # noqa: E402
 from tests.load.test_procs import bodies  # noqa: E402
+from tests.servers import reference_server  # noqa: E402
 
 pytestmark = [
     pytest.mark.system,
@@ -170,3 +178,53 @@ def test_a_node_that_dies_costs_its_own_requests_and_is_no_hang(cluster: object)
     assert len(raw.requests) == 6
     assert not raw.interrupted
     bodies(raw)
+
+
+def result_of(folder: Path, *words: str) -> dict[str, Any]:
+    """Run a command; its result goes to a file, since Ray writes to stdout as well."""
+    out = folder.with_suffix(".json")
+    main([*words, "--quiet", "--out", str(folder), "--json", str(out)])
+    return dict(json.loads(out.read_text()))
+
+
+def inside(point: float, other: dict[str, float]) -> bool:
+    """Whether a value lies in an interval, or within 1 % of it: the clocks' bound is in neither."""
+    return 0.99 * other["low"] <= point <= 1.01 * other["high"]
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_merged_numbers_equal_those_of_one_process(
+    cluster: object, nodes: int, tmp_path: Path
+) -> None:
+    missing = nodes - sum(node["Alive"] for node in ray.nodes())
+    for _ in range(missing):
+        cluster.add_node(num_cpus=2, object_store_memory=100 << 20)  # type: ignore[attr-defined]
+    cluster.wait_for_nodes()  # type: ignore[attr-defined]
+    words = ["--levels", "16", "--rounds", "4", "--output-tokens", "80"]
+    with reference_server("--ttft-ms", "150", "--itl-ms", "20") as url:
+        one = result_of(tmp_path / "one", "burst", url, *words, "--procs", "1")
+        many = result_of(tmp_path / "many", "burst", url, *words, "--workers", "ray")
+    (alone,), (merged,) = one["cells"], many["cells"]
+    assert merged["requests"] == alone["requests"]
+    for key in ("output_tok_per_s", "steady_output_tok_per_s"):
+        assert inside(merged["client"][key]["point"], alone["client"][key]), key
+    assert merged["client"]["ttft_ms"]["p50"] == pytest.approx(
+        alone["client"]["ttft_ms"]["p50"], rel=0.05
+    )
+
+
+def test_a_closed_loop_over_nodes_ends_by_its_interval_at_the_true_rate(
+    cluster: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del cluster
+    monkeypatch.setattr("concbench.analyse.stopping.FIRST_LOOK_S", 1.0)
+    words = ["-c", "6", "--output-tokens", "60", "--min-s", "3", "--max-s", "40", "--until", "3%"]
+    with reference_server("--ttft-ms", "20", "--itl-ms", "5") as url:
+        result = result_of(tmp_path / "study", "sustain", url, *words, "--workers", "ray")
+    (cell,) = result["cells"]
+    assert cell["ended_by"] == "interval"
+    assert cell["client"]["steady_output_tok_per_s"]["point"] == pytest.approx(
+        6 * 60 / 0.315, rel=0.05
+    )

@@ -193,11 +193,8 @@ def procs(text: str) -> int:
     return 0 if text == "auto" else positive(text)
 
 
-def add_generator(parser: ArgumentParser, *, splits: bool = True) -> None:
-    """Add who carries the load; `splits`: over more than one process where that is wanted."""
-    if not splits:
-        parser.set_defaults(procs=1, workers="local")
-        return
+def add_generator(parser: ArgumentParser) -> None:
+    """Add who carries the load."""
     group = parser.add_argument_group("load generator")
     group.add_argument(
         "--procs",

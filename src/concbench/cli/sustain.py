@@ -59,7 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     options.add_rounds(parser, default=1, growing=False)
     options.add_idle(parser)
-    options.add_generator(parser, splits=False)
+    options.add_generator(parser)
     options.add_output(parser)
 
 

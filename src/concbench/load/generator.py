@@ -23,6 +23,7 @@ from concbench.errors import Unreachable, UsageError
 from concbench.load import stamps
 from concbench.load.growth import CONNECTING_AT_ONCE, Growth
 from concbench.load.log import SPILL_BYTES, ReadLog
+from concbench.load.loop import ClosedLoop
 from concbench.load.poller import poller
 from concbench.load.script import Arrivals, Script
 from concbench.load.stream import RECEIVE_BYTES, Peer, RawRequest, Stream
@@ -65,8 +66,8 @@ class LoadPlan:
     """What one round does. `timeout_ns` is per request from its sending; None is no limit.
 
     `arrivals` is the queue that the scripts share in an open loop: workers are added when none is
-    free for what is due. `stop_when` is asked at every tick (50 ms); True cuts what is in flight
-    and ends the round.
+    free for what is due. `loop` is what the scripts share in a closed loop. `stop_when` is asked
+    at every tick (50 ms); True cuts what is in flight and ends the round.
 
     `gate` is called when all are connected, blocks, and returns the monotonic ns of the start, or
     None to send nothing: several generators begin together. `payload` is where the payload is
@@ -80,6 +81,7 @@ class LoadPlan:
     on_tick: Callable[[Progress], None] | None = None
     stop_when: Callable[[Progress], bool] | None = None
     arrivals: Arrivals | None = None
+    loop: ClosedLoop | None = None
     spill_bytes: int = SPILL_BYTES
     handle_signals: bool = True
     gate: Callable[[], int | None] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 
-READY, REPORT, RESULT, REFUSED = b"R", b"P", b"E", b"X"
+READY, REPORT, NEWS, RESULT, REFUSED = b"R", b"P", b"N", b"E", b"X"
 _HEAD = struct.Struct("=cI")
 _START = struct.Struct("=q")
 HEAD_BYTES = _HEAD.size

@@ -25,6 +25,7 @@ from concbench.errors import UsageError
 from concbench.load import pipe
 from concbench.load.generator import LoadPlan, Progress, RawRound
 from concbench.load.log import ReadLog
+from concbench.load.loop import News, tell
 from concbench.load.share import Brought, ShareJob, ShareResult, merged, split
 from concbench.load.signals import Signals, counted
 
@@ -80,6 +81,7 @@ class _Member:
     result: ShareResult | None = None
     refusal: str | None = None
     progress: Progress | None = None
+    news: list[News] = field(default_factory=list)
 
     def say(self, message: bytes) -> None:
         """Send bytes down; nothing where nobody is there."""
@@ -100,6 +102,8 @@ class _Member:
                 self.result = msgspec.msgpack.decode(body, type=ShareResult)
             elif kind == pipe.REFUSED:
                 self.refusal = body.decode("utf-8", "replace")
+            elif kind == pipe.NEWS:
+                self.news.append(msgspec.msgpack.decode(body, type=News))
             elif kind == pipe.REPORT:
                 self.progress = msgspec.msgpack.decode(body, type=Progress)
 
@@ -171,7 +175,8 @@ class _Fleet:
                 waiting = [m for m in waiting if not (m.gone or done(m))]
 
     def _look(self, waiting: Sequence[_Member]) -> None:
-        """Pass on progress and signals; kill what does not stop when it should."""
+        """Pass on progress, news and signals; kill what does not stop when it should."""
+        self._tell_news()
         if self._signals.count and not self._stopped_ns:
             self.interrupted = True
             self._stop()
@@ -187,6 +192,14 @@ class _Fleet:
         rule = self._plan.stop_when
         if rule is not None and not self._stopped_ns and rule(progress):
             self._stop()
+
+    def _tell_news(self) -> None:
+        loop, first_worker = self._plan.loop, 0
+        for member in self._crew:
+            told, member.news = member.news, []
+            for news in told if loop is not None else ():
+                tell(loop, news, first_worker)  # type: ignore[arg-type]
+            first_worker += member.job.workers
 
     def _stop(self) -> None:
         self._stopped_ns = now_ns()

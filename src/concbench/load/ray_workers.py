@@ -22,11 +22,12 @@ import msgspec
 from concbench import __version__
 from concbench.clock import now_ns, utc_stamp
 from concbench.errors import ConcbenchError, MissingExtra, UsageError
+from concbench.load.clocks import aligned
 from concbench.load.generator import Generator, LoadPlan, Progress, RawRound, run
 from concbench.load.log import ReadLog
+from concbench.load.loop import ClosedLoop, News, tell
 from concbench.load.share import Brought, ShareJob, ShareResult, merged, plan_of, result_of, split
 from concbench.load.signals import Signals, counted
-from concbench.load.stream import RawRequest
 from concbench.load.worker import wait_until
 
 EXCHANGES = 40
@@ -39,8 +40,6 @@ STOP_S = 15.0
 BLOCK_BYTES = 4 << 20
 BLOCKS_AHEAD = 4
 
-Clock = tuple[tuple[int, int], tuple[int, int]]
-
 
 class Actor:
     """One generator in an actor. Its methods run in threads: `run` takes as long as the round."""
@@ -52,6 +51,8 @@ class Actor:
         self._generator: Generator | None = None
         self._progress: Progress | None = None
         self._raw: RawRound | None = None
+        self._plan: LoadPlan | None = None
+        self._news = News()
         self._payload = tempfile.TemporaryFile(prefix="concbench-", buffering=0)  # noqa: SIM115
 
     def about(self) -> tuple[str, str]:
@@ -65,7 +66,8 @@ class Actor:
     def run(self, job: bytes) -> tuple[bytes | None, str | None]:
         """Run a share of a round; return its result, or why it was refused."""
         todo = msgspec.msgpack.decode(job, type=ShareJob)
-        plan = plan_of(todo, self._gate, self._payload, self._note if todo.reports else None)
+        on_tick = self._note if todo.reports else None
+        self._plan = plan = plan_of(todo, self._gate, self._payload, on_tick, self._news)
         try:
             self._raw = run(plan, self._take)
         except (ConcbenchError, OSError) as error:
@@ -91,6 +93,11 @@ class Actor:
     def progress(self) -> bytes | None:
         """Return the counts of the last tick."""
         return None if self._progress is None else msgspec.msgpack.encode(self._progress)
+
+    def news(self) -> bytes | None:
+        """Return what happened in a closed loop since this was last asked."""
+        loop = None if self._plan is None else self._plan.loop
+        return None if loop is None else msgspec.msgpack.encode(self._news.drain(loop))
 
     def blocks(self) -> Iterator[tuple[str, bytes]]:
         """Yield the reads' columns, then their payload."""
@@ -175,6 +182,11 @@ class _Member:
     files: tuple[IO[bytes], IO[bytes]] | None = None
     progress: Progress | None = None
 
+    def aligned(self) -> ShareResult | None:
+        """Return its result with its stamps on the driver's clock; None where it was lost."""
+        clock = (self.before[:2], self.after[:2])
+        return None if self.result is None else aligned(self.result, clock)
+
     @property
     def bound_ns(self) -> int:
         """How far its clock may be off the driver's."""
@@ -224,7 +236,7 @@ class _Fleet:
         return self._merged(start_ns, began_utc)
 
     def _merged(self, start_ns: int, began_utc: str) -> RawRound:
-        brought = [Brought(m.job, _aligned(m), m.open_log) for m in self.crew]
+        brought = [Brought(m.job, m.aligned(), m.open_log) for m in self.crew]
         raw = merged(brought, start_ns, began_utc, interrupted=self.interrupted)
         came = [m for m in self.crew if m.result is not None]
         raw.shares = [
@@ -287,6 +299,8 @@ class _Fleet:
                 self.ray.kill(member.actor)
         if self.plan.on_tick is None and self.plan.stop_when is None:
             return
+        if self.plan.loop is not None:
+            self._tell_news(self.plan.loop, list(waiting.values()))
         for member in waiting.values():
             body = self._get(member, member.actor.progress.remote())
             if body is not None:
@@ -294,6 +308,16 @@ class _Fleet:
         known = [m.progress for m in self.crew if m.progress is not None]
         if known:
             self._tell(Progress.total(known))
+
+    def _tell_news(self, loop: ClosedLoop, here: Sequence[_Member]) -> None:
+        first_worker = 0
+        for member in self.crew:
+            if member in here:
+                body = self._get(member, member.actor.news.remote())
+                if body is not None:
+                    news = msgspec.msgpack.decode(body, type=News)
+                    tell(loop, news, first_worker, member.before[1])
+            first_worker += member.job.workers
 
     def _tell(self, progress: Progress) -> None:
         if self.plan.on_tick is not None:
@@ -354,38 +378,6 @@ class _Fleet:
         for member in self.crew:
             with suppress(Exception):
                 self.ray.kill(member.actor)
-
-
-def _aligned(member: _Member) -> ShareResult | None:
-    """Return a member's result with its stamps on the driver's clock; None where it was lost.
-
-    The clock offsets of its share stay on the node's own clock, as the reads do.
-    """
-    got = member.result
-    if got is None:
-        return None
-    ours = clock_map((member.before[:2], member.after[:2]))
-    moved = [_moved(one, ours) for one in got.requests]
-    return msgspec.structs.replace(
-        got, requests=moved, start_ns=ours(got.start_ns), end_ns=ours(got.end_ns)
-    )
-
-
-def _moved(one: RawRequest, ours: Callable[[int], int]) -> RawRequest:
-    return replace(
-        one,
-        due_ns=ours(one.due_ns),
-        sent_ns=None if one.sent_ns is None else ours(one.sent_ns),
-        send_done_ns=None if one.send_done_ns is None else ours(one.send_done_ns),
-        end_ns=None if one.end_ns is None else ours(one.end_ns),
-    )
-
-
-def clock_map(clock: Clock) -> Callable[[int], int]:
-    """Return what puts a node's monotonic ns on ours: the offset is taken for a line in time."""
-    (first_ns, first_offset), (last_ns, last_offset) = clock
-    slope = (last_offset - first_offset) / max(1, last_ns - first_ns)
-    return lambda theirs: theirs - first_offset - round((theirs - first_ns) * slope)
 
 
 def _first_line(error: Exception) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from concbench.domain import StampKind
 from concbench.errors import UsageError
 from concbench.load.generator import LoadPlan, Progress, RawRound, Share
 from concbench.load.log import ReadLog
+from concbench.load.loop import ClosedLoop, Listener, News
 from concbench.load.script import Arrivals, Once, Outgoing, Script, Send
 from concbench.load.stream import Peer, RawRequest
 from concbench.load.tls import context
@@ -31,7 +33,8 @@ class ShareJob(Struct, kw_only=True):
     """What one generator is to do. `due_ns` has one entry a request, from the common start.
 
     With `workers` 0 each request has a worker of its own; otherwise that many take them in order
-    as they fall due, and more are added when they are needed.
+    as they fall due, and more are added when they are needed. With `step_ns` they are a closed
+    loop's, which takes the requests in order at no due time.
     """
 
     family: int
@@ -46,6 +49,7 @@ class ShareJob(Struct, kw_only=True):
     stall: tuple[int, int] | None = None
     reports: bool = False
     workers: int = 0
+    step_ns: int = 0
     requests: list[Outgoing]
     due_ns: list[int]
 
@@ -83,6 +87,8 @@ def split(plan: LoadPlan, shares: int) -> list[ShareJob]:
     Raises UsageError for scripts that decide while the load is on what comes next: they cannot be
     taken apart.
     """
+    if plan.loop is not None:
+        return [_job(plan, part, n, plan.loop.step_ns) for part, n in _dealt(plan.loop, shares)]
     queue = plan.arrivals
     if queue is not None:
         sends = queue.sends
@@ -94,30 +100,41 @@ def split(plan: LoadPlan, shares: int) -> list[ShareJob]:
         edges = [len(sends) * k // count for k in range(count + 1)]
         parts = [sends[edges[k] : edges[k + 1]] for k in range(count)]
         workers = 0
-    return [
-        ShareJob(
-            family=int(plan.peer.family),
-            address=list(plan.peer.address),  # type: ignore[arg-type]
-            hostname=plan.peer.hostname,
-            tls=plan.peer.tls is not None,
-            ca=None if plan.peer.ca is None else str(plan.peer.ca),
-            insecure=plan.peer.insecure,
-            stamp=plan.stamp,
-            timeout_ns=plan.timeout_ns,
-            spill_bytes=plan.spill_bytes,
-            stall=plan.stall,
-            reports=plan.on_tick is not None or plan.stop_when is not None,
-            workers=workers,
-            requests=[send.request for send in part],
-            due_ns=[send.due_ns or 0 for send in part],
-        )
-        for part in parts
-    ]
+    return [_job(plan, part, workers) for part in parts]
+
+
+def _dealt(loop: ClosedLoop, shares: int) -> list[tuple[list[Send], int]]:
+    """Deal a loop's workers, their first requests and the later ones out, none without a worker."""
+    ready = [Send(request) for request in loop.ready()]
+    first, later = ready[: loop.workers], ready[loop.workers :]
+    count = min(shares, loop.workers)
+    return [(first[k::count] + later[k::count], len(first[k::count])) for k in range(count)]
+
+
+def _job(plan: LoadPlan, part: Sequence[Send], workers: int, step_ns: int = 0) -> ShareJob:
+    return ShareJob(
+        family=int(plan.peer.family),
+        address=list(plan.peer.address),  # type: ignore[arg-type]
+        hostname=plan.peer.hostname,
+        tls=plan.peer.tls is not None,
+        ca=None if plan.peer.ca is None else str(plan.peer.ca),
+        insecure=plan.peer.insecure,
+        stamp=plan.stamp,
+        timeout_ns=plan.timeout_ns,
+        spill_bytes=plan.spill_bytes,
+        stall=plan.stall,
+        reports=plan.on_tick is not None or plan.stop_when is not None,
+        workers=workers,
+        step_ns=step_ns,
+        requests=[send.request for send in part],
+        due_ns=[send.due_ns or 0 for send in part],
+    )
 
 
 def can_split(plan: LoadPlan) -> bool:
     """Return whether `split` takes the plan."""
-    return plan.arrivals is not None or all(isinstance(one, Once) for one in plan.scripts)
+    shared = plan.arrivals is not None or plan.loop is not None
+    return shared or all(isinstance(one, Once) for one in plan.scripts)
 
 
 def _only(script: Script) -> Send:
@@ -134,14 +151,21 @@ def plan_of(
     gate: Callable[[], int | None],
     payload: IO[bytes],
     on_tick: Callable[[Progress], None] | None = None,
+    listener: Listener | None = None,
 ) -> LoadPlan:
-    """Return the load plan of a job, in the process that is to run it."""
+    """Return the load plan of a job, in the process that is to run it.
+
+    `listener` is told what a closed loop's workers do.
+    """
     tls = None
     if job.tls:
         tls = context(None if job.ca is None else Path(job.ca), insecure=job.insecure)
     scripts: list[Script]
-    arrivals = Arrivals(job.requests, job.due_ns) if job.workers else None
-    if arrivals is not None:
+    loop = _loop_of(job, listener or News()) if job.step_ns else None
+    arrivals = Arrivals(job.requests, job.due_ns) if job.workers and loop is None else None
+    if loop is not None:
+        scripts = loop.scripts()
+    elif arrivals is not None:
         scripts = [arrivals.worker() for _ in range(job.workers)]
     else:
         scripts = [Once(r, due) for r, due in zip(job.requests, job.due_ns, strict=True)]
@@ -152,11 +176,23 @@ def plan_of(
         timeout_ns=job.timeout_ns,
         on_tick=on_tick,
         arrivals=arrivals,
+        loop=loop,
         spill_bytes=job.spill_bytes,
         handle_signals=False,
         gate=gate,
         payload=payload,
         stall=job.stall,
+    )
+
+
+def _loop_of(job: ShareJob, listener: Listener) -> ClosedLoop:
+    left = deque(job.requests)
+    return ClosedLoop(
+        workers=job.workers,
+        step_ns=job.step_ns,
+        take=lambda: left.popleft() if left else None,
+        ready=lambda: list(left),
+        listener=listener,
     )
 
 
@@ -217,10 +253,17 @@ def merged(
 
 
 def _lost(job: ShareJob, start_ns: int) -> list[RawRequest]:
+    """Return what a lost share was to carry; of a closed loop's, one request a worker.
+
+    How many of them it had carried before is not known.
+    """
+    sends = list(zip(job.requests, job.due_ns, strict=True))
+    if job.step_ns:
+        sends = sends[: job.workers]
     return [
         RawRequest(
             number=number,
-            worker=-1 if job.workers else number,
+            worker=-1 if job.workers and not job.step_ns else number,
             prompt=request.prompt,
             stream=request.stream,
             asked_output_tok=request.asked_output_tok,
@@ -228,5 +271,5 @@ def _lost(job: ShareJob, start_ns: int) -> list[RawRequest]:
             detail=LOST_DETAIL,
             lost=True,
         )
-        for number, (request, due_ns) in enumerate(zip(job.requests, job.due_ns, strict=True))
+        for number, (request, due_ns) in enumerate(sends)
     ]

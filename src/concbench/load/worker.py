@@ -12,13 +12,15 @@ import signal
 import struct
 import sys
 from contextlib import suppress
+from typing import IO
 
 import msgspec
 
 from concbench.clock import now_ns, sleep_s
 from concbench.errors import ConcbenchError
 from concbench.load import pipe, share
-from concbench.load.generator import Generator, Progress, run
+from concbench.load.generator import Generator, LoadPlan, Progress, run
+from concbench.load.loop import News
 
 SPIN_NS = 2_000_000
 """Before the start the last stretch is polled: sleeping is good to a millisecond at best."""
@@ -33,7 +35,7 @@ def main() -> int:
         job = msgspec.msgpack.decode(pipe.read_exactly(0, length), type=share.ShareJob)
     except EOFError:
         return 1
-    plan = share.plan_of(job, gate, payload, report if job.reports else None)
+    plan = prepared(job, payload)
     try:
         raw = run(plan, listen)
         raw.log.save(columns)
@@ -44,6 +46,19 @@ def main() -> int:
             pipe.write_all(1, pipe.frame(pipe.REFUSED, str(error).encode()))
         return 1
     return 0
+
+
+def prepared(job: share.ShareJob, payload: IO[bytes]) -> LoadPlan:
+    """Return the job's load plan, with its reports."""
+    news = News()
+
+    def on_tick(progress: Progress) -> None:
+        if plan.loop is not None:
+            tell_news(news.drain(plan.loop))
+        report(progress)
+
+    plan = share.plan_of(job, gate, payload, on_tick if job.reports else None, news)
+    return plan
 
 
 def gate() -> int | None:
@@ -72,6 +87,13 @@ def report(progress: Progress) -> None:
     """Tell how far it is."""
     with suppress(OSError):
         pipe.write_all(1, pipe.frame(pipe.REPORT, msgspec.msgpack.encode(progress)))
+
+
+def tell_news(news: News) -> None:
+    """Tell what happened in a closed loop."""
+    if news.issues_ns or news.ends or news.exhausted:
+        with suppress(OSError):
+            pipe.write_all(1, pipe.frame(pipe.NEWS, msgspec.msgpack.encode(news)))
 
 
 def listen(generator: Generator) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from concbench.clock import now_ns
 from concbench.domain import Cell, Round, Workload
 from concbench.load.generator import Progress, RawRound
-from concbench.load.script import Done, Send
+from concbench.load.loop import ClosedLoop
 from concbench.measure.burst import FALLBACK_STEP_S, StartPace, start_pace
 from concbench.measure.campaign import (
     WARMUP_OUTPUT_TOK,
@@ -41,10 +41,6 @@ LEAST_OUTPUT_TOK = 32
 PREPARE_S = 20.0
 SPARE = 1.3
 TOP_UP_NS = 1_000_000
-BACK_OFF_NS = 250_000_000
-IMPLAUSIBLE = 0.1
-"""An answer in two reads or less within this share of its decoding time is a refusal."""
-
 STALL_FACTOR = 5.0
 """Silence is borne for this many times the longest wait for a first token in the warm-up."""
 
@@ -189,20 +185,20 @@ def _loop(
     request_s = max(1e-3, session.prefill_ns / 1e9 + output_tok * step_s)
     pool.prepare(n + math.ceil(SPARE * n * limits.max_s / request_s), PREPARE_S)
     watch = Watch(n, limits, session.bytes_per_tok, lambda: live(session), on_look)
-    start = _Start()
-    workers = [Worker(w, pool, watch, start, int(step_s * 1e9)) for w in range(n)]
+    loop = ClosedLoop(n, max(1, int(step_s * 1e9)), pool.take, pool.left, watch)
 
     def stop_when(progress: Progress) -> bool:
-        start.ns = now_ns() - progress.elapsed_ns
+        loop.start_ns = now_ns() - progress.elapsed_ns
         pool.top_up(n, TOP_UP_NS)
-        return watch.tick(progress, start.ns)
+        if loop.exhausted:  # only where other processes carry it, which cannot make prompts
+            watch.ended_by = watch.ended_by or "max_s"
+        return watch.tick(progress, loop.start_ns)
 
     def sent(raw: RawRound) -> tuple[Workload, Sequence[Prompt]]:
-        del raw
-        issued = pool.prompts[: pool.issued]
+        issued = pool.prompts[: 1 + max((r.prompt for r in raw.requests), default=-1)]
         return recorder.workload("closed", output_tok, seed, issued), issued
 
-    plan = replace(recorder.plan(workers), stop_when=stop_when)
+    plan = replace(recorder.plan(loop.scripts()), loop=loop, stop_when=stop_when)
     on_say(f"{n} in flight, {output_tok} tokens an answer")
     done = recorder.record(cell, "measured", plan, sent, amend=lambda r: _amended(r, pool, watch))
     ended_by = "interrupt" if done.interrupted else watch.ended_by or "interrupt"
@@ -224,65 +220,3 @@ def _amended(parsed: Round, pool: Pool, watch: Watch) -> Round:
         for record in parsed.requests
     ]
     return msgspec.structs.replace(parsed, requests=records)
-
-
-@dataclass(slots=True)
-class _Start:
-    """When the loop's clock started, by the first worker's first request."""
-
-    ns: int = 0
-
-
-class Worker:
-    """A closed loop's worker: sends the pool's next request as soon as the last one has ended.
-
-    After a failure it waits a quarter of a second: a server that refuses everything at once would
-    otherwise be asked ten thousand times a second, and the record would hold nothing else.
-    """
-
-    __slots__ = (
-        "_asked_tok",
-        "_began_ns",
-        "_number",
-        "_pool",
-        "_sent",
-        "_start",
-        "_step_ns",
-        "_watch",
-    )
-
-    def __init__(self, number: int, pool: Pool, watch: Watch, start: _Start, step_ns: int) -> None:
-        self._number = number
-        self._pool = pool
-        self._watch = watch
-        self._start = start
-        self._step_ns = step_ns
-        self._began_ns = 0
-        self._sent = 0
-        self._asked_tok = 0
-
-    def next(self, previous: Done | None) -> Send | None:
-        """Return the next request, due at the start for the first and at once for the others."""
-        due_ns: int | None = None
-        now = now_ns()
-        if previous is None:
-            self._start.ns = self._start.ns or now
-            due_ns = 0
-        elif self._failed(previous):
-            due_ns = max(0, previous.end_ns - self._start.ns) + BACK_OFF_NS
-        request = self._pool.take()
-        self._asked_tok = request.asked_output_tok
-        self._began_ns = now
-        self._sent += 1
-        self._watch.issued(now)
-        return Send(request, due_ns)
-
-    def _failed(self, done: Done) -> bool:
-        """Report the end to the watch; return whether it was none that a server at work gives."""
-        took_ns = done.end_ns - self._began_ns
-        quick = took_ns < IMPLAUSIBLE * self._asked_tok * self._step_ns and done.reads <= 2
-        failed = done.ending != "complete" or quick
-        self._watch.request_ended(
-            self._number, done, took_ns=-1 if failed else took_ns, whole=self._sent > 1
-        )
-        return failed

@@ -71,6 +71,10 @@ class Pool:
         self.issued += 1
         return self._ready.popleft()
 
+    def left(self) -> list[Outgoing]:
+        """Return the requests that are rendered and not taken, in their order."""
+        return list(self._ready)
+
     @property
     def ready(self) -> int:
         """How many are rendered and not taken."""

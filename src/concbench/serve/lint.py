@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from concbench.engines.registry import ENGINES
@@ -67,6 +68,9 @@ def lint_lane(
     Raises PlanError for a recipe that cannot be read or is another engine's.
     """
     told = static_lane(lane, folder)
+    if lane.engine is None and lane.url is not None and known is not None:
+        # Which engine it is, only the server could tell.
+        told = msgspec.structs.replace(told, engine=str(known.get("engine") or told.engine))
     argv = list(launch) if launch is not None else told.argv
     facts = {**told.known, **{k: v for k, v in (known or {}).items() if v is not None}}
     found: list[Finding] = []
@@ -75,7 +79,7 @@ def lint_lane(
         flags = told.flags if launch is None else flags_in(launch, told.engine)
         found += _against(lane, told, recipe, flags, runs=argv is not None)
     for trap in ENGINES[told.engine].traps(facts, argv, told.env, concurrency):
-        found.append(_of_trap(lane.name, trap, facts.get("engine_version")))
+        found.append(finding_of(lane.name, trap, facts.get("engine_version")))
     return found
 
 
@@ -120,7 +124,8 @@ def _against(
     ]
 
 
-def _of_trap(lane: str, trap: Trap, version: object) -> Finding:
+def finding_of(lane: str, trap: Trap, version: object) -> Finding:
+    """Return a trap as a finding, with the doubt that it would raise."""
     doubt = _FATAL if trap.group == "fatal" else _DOUBTS.get(trap.group, "not_comparable")
     evidence: dict[str, Any] = {"group": trap.group}
     if version is not None:

@@ -149,6 +149,9 @@ def test_the_model_is_loaded_and_described_before_it_is_measured():
     assert met.extra["upstream_engine"] == "llamacpp"
     assert met.extra["upstream_version"] == "b9"
     assert met.extra["model_load_s"] > 0
+    sources = met.facts.facts_from
+    assert (sources["model_load_s"], sources["inflight_limit"]) == ("measured", "default")
+    assert sources["upstream_engine"] == "endpoint"
     assert met.extra["inflight_limit"] == 10
     assert met.model == "b"
 

@@ -15,13 +15,14 @@ import msgspec
 
 from concbench.clock import now_ns, sleep_s
 from concbench.domain import TargetFacts
+from concbench.engines.spec import Fact
 from concbench.errors import UsageError
 from concbench.plan.model import LanePlan
 from concbench.serve import ports
 from concbench.serve.enrich import confirm_engine, enriched
 from concbench.serve.http import Access, Http
 from concbench.serve.logfile import append, lines_from
-from concbench.serve.probe import IMPATIENT, Attached, Launch, Patience, await_attached
+from concbench.serve.probe import IMPATIENT, Attached, Launch, Patience, await_attached, fill_facts
 from concbench.serve.readiness import wait_for_token
 from concbench.serve.runtime import ask
 from concbench.serve.swap import ready_model
@@ -111,10 +112,11 @@ def attach_lane(
         token = wait_for_token(attached, deadline_s, None, endpoint)
         loading_ns = (met.ready_ns - met.listening_ns) + token.waited_ns - token.first_request_ns
         full = enriched(attached, local_pids(attached.root), None)
-        loaded = {"load_wait_s": round(loading_ns / 1e9, 4)}
+        waited_s = round(loading_ns / 1e9, 4)
+        facts, more = fill_facts(full.facts, {"load_wait_s": Fact(waited_s, "measured")})
         made = AttachedLane(
-            replace(full, extra={**full.extra, **loaded}),
-            loaded["load_wait_s"],
+            replace(full, facts=facts, extra={**full.extra, **more}),
+            waited_s,
             token.first_request_ns / 1e9,
             log_path if follower else None,
             follower,

@@ -12,7 +12,7 @@ from concbench.engines.registry import ENGINES
 from concbench.plan.model import LanePlan
 from concbench.serve.lint import Finding, finding_of, lint_lane
 from concbench.serve.probe import Attached
-from concbench.serve.words import flags_in, masked, masked_env
+from concbench.serve.words import flags_in, masked, masked_env, masked_extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def dossier(attached: Attached, facts: TargetFacts, origin: Origin) -> dict[str,
     plan = origin.plan
     return {
         "lane": facts.lane,
-        "extra": to_builtins(dict(attached.extra)),
+        "extra": to_builtins(masked_extra(attached.extra)),
         "flags": {} if words is None else flags_in(masked(words), engine),
         "argv": None if words is None else masked(words),
         "env": masked_env(origin.env),

@@ -13,7 +13,7 @@ from concbench.engines.registry import ENGINES
 from concbench.engines.spec import Trap
 from concbench.plan.model import LanePlan
 from concbench.serve.enrich import static_facts
-from concbench.serve.launch import engine_of, flags_of
+from concbench.serve.launch import added_words, engine_of, flags_of
 from concbench.serve.recipes import RecipeFile, gaps, load_recipe
 from concbench.serve.words import flags_in
 
@@ -152,4 +152,4 @@ def _words(lane: LanePlan, engine: str, folder: Path) -> list[str] | None:
         "vllm": ["vllm", "serve", model],
         "sglang": ["sglang", "serve", "--model-path", model],
     }.get(engine, [])
-    return [*head, *words]
+    return [*head, *words, *added_words(engine, words)]

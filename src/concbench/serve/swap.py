@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -176,10 +175,11 @@ def ready_model(attached: Attached, access: Access, deadline_s: float) -> Attach
         return attached
     load_s = load(attached, attached.model, deadline_s)
     described = behind(attached, access)
-    extra = {**described.extra, "model_load_s": round(load_s, 4), "loaded": True}
+    known = {"model_load_s": Fact(round(load_s, 4), "measured"), "loaded": Fact(True, "endpoint")}
     if (limit := inflight_limit(attached)) is not None:
-        extra["inflight_limit"] = limit.value
-    return replace(described, extra=extra)
+        known["inflight_limit"] = limit
+    filled, more = fill_facts(described.facts, known)
+    return replace(described, facts=filled, extra={**described.extra, **more})
 
 
 def behind(attached: Attached, access: Access) -> Attached:
@@ -195,16 +195,10 @@ def behind(attached: Attached, access: Access) -> Attached:
     except TargetError:
         return attached
     sources = met.facts.facts_from
-    found = {
-        key: Fact(value, sources.get(key, "endpoint"))
-        for key in _BEHIND
-        if (value := getattr(met.facts, key)) is not None
-    }
-    upstream = {
-        "upstream_engine": met.spec.name,
-        "upstream_version": met.facts.engine_version,
-    }
-    return _filled(attached, found, {**met.extra, **upstream})
+    told = {key: getattr(met.facts, key) for key in _BEHIND} | dict(met.extra)
+    told |= {"upstream_engine": met.spec.name, "upstream_version": met.facts.engine_version}
+    found = {key: Fact(value, sources.get(key, "endpoint")) for key, value in told.items()}
+    return _filled(attached, found)
 
 
 def _behind_router(attached: Attached) -> Attached:
@@ -213,14 +207,20 @@ def _behind_router(attached: Attached) -> Attached:
     answers = {path: attached.http.get(path + query) for path in ("/props", "/slots")}
     answers["/v1/models"] = attached.answers["/v1/models"]
     told = attached.spec.describe(answers, None, ())
-    found = {key: fact for key, fact in told.items() if key in _BEHIND}
-    more = {key: fact.value for key, fact in told.items() if not hasattr(attached.facts, key)}
-    return _filled(attached, found, more)
+    more = {key: fact for key, fact in told.items() if not hasattr(attached.facts, key)}
+    return _filled(attached, {key: told[key] for key in _BEHIND if key in told} | more)
 
 
-def _filled(attached: Attached, found: Mapping[str, Fact], more: Mapping[str, Any]) -> Attached:
-    unknown = {k: fact for k, fact in found.items() if getattr(attached.facts, k) is None}
-    filled, _ = fill_facts(attached.facts, unknown)
+def _filled(attached: Attached, found: Mapping[str, Fact]) -> Attached:
+    """Return it with what is found added; what it told itself stands."""
+    unknown = {
+        key: fact
+        for key, fact in found.items()
+        if fact.value is not None
+        and getattr(attached.facts, key, None) is None
+        and key not in attached.extra
+    }
+    filled, more = fill_facts(attached.facts, unknown)
     return replace(attached, facts=filled, extra={**more, **attached.extra})
 
 

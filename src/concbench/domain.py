@@ -100,7 +100,8 @@ class Lane(Struct, frozen=True, kw_only=True):
 class TargetFacts(Struct, frozen=True, kw_only=True):
     """What is known of the server behind a lane. Unknown is None, never a guess.
 
-    `facts_from` says for each known key whether an endpoint, a log line or the argv told it.
+    `facts_from` says for each known key whether an endpoint, a log line or the argv told it, also
+    for those that only some engines have (`LaneResult.extra`).
     """
 
     lane: str

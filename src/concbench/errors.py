@@ -10,7 +10,8 @@ ConcbenchError                     1
 │   └── PromptTooLong              2   known to be over the context before anything is sent
 ├── TargetError                    3   the server is not there or will not serve us
 │   ├── Unreachable                3   refused, no route, no such host
-│   ├── NotReady                   3   never answered with a token, or died while starting
+│   ├── NotReady                   3   never answered with a token
+│   │   └── StartFailed            3   an engine that was started here died, or came too late
 │   ├── Refused                    3   401, 403
 │   ├── WrongPath                  3   404, or something that is no LLM server
 │   ├── WrongModel                 3   the server does not have that model
@@ -24,6 +25,8 @@ A failed *request* is not an exception: it is a row in the round.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class ConcbenchError(Exception):
@@ -70,6 +73,17 @@ class Unreachable(TargetError):
 
 class NotReady(TargetError):
     """The server never produced a token, or died while starting."""
+
+
+class StartFailed(NotReady):
+    """An engine that was started here did not come up; the last lines of its log are a note.
+
+    `outcome` is what becomes of a cell that needed it.
+    """
+
+    def __init__(self, message: str, outcome: Literal["oom", "crashed"] = "crashed") -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
 class Refused(TargetError):

@@ -213,8 +213,27 @@ class WorkloadResult(Struct, kw_only=True):
     extra_body: dict[str, Any] = {}
 
 
+class LaneResult(Struct, kw_only=True):
+    """What is known of a lane beyond its target.
+
+    `extra` are facts that only some engines have (their sources are in the target's `facts_from`),
+    `flags` those of `argv` by canonical name, `env` what was set for it, secrets hidden.
+    `cold_start` is from the spawn on, in s. `findings` are what lint has against it: `kind`
+    (`reference`, `trap`), `code`, `doubt`, `message`, `evidence`.
+    """
+
+    extra: dict[str, Any] = {}
+    flags: dict[str, Any] = {}
+    argv: list[str] | None = None
+    env: dict[str, str] = {}
+    reference: str | None = None
+    notes: str | None = None
+    cold_start: dict[str, float] = {}
+    findings: list[dict[str, Any]] = []
+
+
 class Result(Struct, kw_only=True):
-    """The whole document."""
+    """The whole document. `lanes` has the keys of `targets`, where a study recorded them."""
 
     schema: str = SCHEMA
     tool_version: str
@@ -224,6 +243,7 @@ class Result(Struct, kw_only=True):
     interrupted: bool = False
     target: TargetFacts | None = None
     targets: dict[str, TargetFacts] = {}
+    lanes: dict[str, LaneResult] = {}
     machine: dict[str, Any] = {}
     workload: WorkloadResult | None = None
     doubts: list[Doubt] = []

@@ -73,8 +73,16 @@ def test_answer_without_tokens_is_empty_even_if_ok():
 
 
 def test_429_caps_the_concurrency():
-    found = raised(good(), failed("http_429", http_status=429))
-    assert found["concurrency_capped"].evidence["refused"] == 4
+    found = raised(good(), failed("http_429", http_status=429))["concurrency_capped"]
+    assert (found.evidence["refused"], found.evidence["let_in"]) == (4, 1)
+    assert "at most 1 were let in at once (seen)" in found.message
+    replies = (good(), good(), failed("http_429", http_status=429))
+    known = raised(*replies, inflight_limit=2)["concurrency_capped"]
+    assert "at most 2 were let in at once (the proxy's default)" in known.message
+    lower = raised(*replies, inflight_limit=10)["concurrency_capped"]
+    assert "(seen; the proxy's default is 10)" in lower.message
+    assert lower.message.endswith("or measure up to 2.")
+    assert "concurrency_capped" not in raised(good(), good(), inflight_limit=1)
 
 
 @pytest.mark.parametrize(

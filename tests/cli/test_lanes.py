@@ -7,12 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from concbench.cli.main import main
+from concbench.errors import TargetError
+from concbench.measure.burst import cell_of
+from concbench.measure.session import one_request
 from concbench.serve import records
 from concbench.serve.lane import Recipe, start
 from concbench.serve.ports import free_port
+from concbench.store.read import open_study
+from tests.cli.reading import measured
 from tests.serve.runtimes import IMAGE, install
 from tests.servers import reference_server
 
@@ -163,15 +169,18 @@ def test_diff_of_lanes_that_do_not_run(capsys):
     assert "takes two lanes" in says(capsys, "diff", "a", code=2)
 
 
-def test_a_swap_on_the_known_truth_server(capsys, monkeypatch):
-    monkeypatch.setattr("concbench.serve.swap.UNLOAD_DEADLINE_S", 0.1)
-    with reference_server("--persona", "llama-swap", "--model", "m") as url:
-        payload = lanes(capsys, "swap", url, "m")["payload"]
+def test_a_swap_on_the_known_truth_server(capsys):
+    words = ("--persona", "llama-swap", "--model", "m", "--also-model", "n", "--swap-load-s", "0.2")
+    with reference_server(*words) as url:
+        payload = lanes(capsys, "swap", url, "n", "m")["payload"]
         assert payload["kind"] == "llama-swap"
         assert payload["inflight_limit"] == 10
-        [swap] = payload["swaps"]
-        assert swap["first_token_s"] > 0
-        assert swap["note"] == "m stayed listed as loaded"
+        assert [(swap["model"], swap["before"]) for swap in payload["swaps"]] == [
+            ("n", ["m"]),
+            ("m", ["n"]),
+        ]
+        assert all(swap["load_s"] >= 0.2 for swap in payload["swaps"])
+        assert all(swap["first_token_s"] > 0 for swap in payload["swaps"])
     with reference_server("--persona", "vllm") as url:
         assert "with one model" in says(capsys, "swap", url, code=2)
 
@@ -195,3 +204,75 @@ def test_without_a_plan(capsys):
     assert "there is no plan.toml or concbench.toml here" in says(capsys, "show", "x", code=2)
     assert main(["lanes", "list"]) == 0
     assert "no lanes" in capsys.readouterr().out
+
+
+BURST = ("--levels", "2", "--rounds", "1", "--output-tokens", "4", "--prompt-tokens", "20")
+
+
+def test_a_study_keeps_what_is_known_of_its_lane(capsys, tmp_path):
+    with reference_server("--persona", "llama-swap", "--model", "m") as url:
+        Path("r.toml").write_text('engine = "llama-swap"\n[flags]\nconfig = "swap.yaml"\n')
+        Path("plan.toml").write_text(
+            f'[lanes.there]\nurl = "{url}"\nreference = "r.toml"\nnotes = "as found"\n'
+        )
+        _, result = measured(capsys, "burst", "there", *BURST, "--out", "study")
+    lane = result["lanes"]["there"]
+    assert (lane["reference"], lane["notes"]) == ("r.toml", "as found")
+    assert lane["extra"]["inflight_limit"] == 10
+    assert result["target"]["facts_from"]["ttl_s"] == "endpoint"
+    assert {"loading_state_sent", "concurrency_limit", "flags_unknown"} == {
+        one["code"] for one in lane["findings"]
+    }
+    [doubt] = [one for one in result["doubts"] if one["code"] == "lane_incomplete"]
+    assert "nothing tells with which flags: config cannot be confirmed" in doubt["message"]
+    assert main(["report", "study", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["lanes"] == result["lanes"]
+    page = Path("study/report.html").read_text()
+    assert "concurrency_limit" in page
+    assert "as found" in page
+
+
+def test_a_burst_beyond_the_proxys_limit_names_it(capsys):
+    with reference_server("--persona", "llama-swap", "--model", "m", "--ttft-ms", "400") as url:
+        words = ("--levels", "14", "--rounds", "1", "--output-tokens", "4")
+        code, result = measured(capsys, "burst", url, *words)
+    assert code == 4
+    [doubt] = [one for one in result["doubts"] if one["code"] == "concurrency_capped"]
+    assert "at most 10 were let in at once (the proxy's default)" in doubt["message"]
+    assert doubt["evidence"]["default_limit"] == 10
+
+
+def test_how_a_started_lane_ended_is_in_the_study_also_after_an_error(capsys, monkeypatch):
+    Path("plan.toml").write_text(FAKE_LANE)
+    code, result = measured(capsys, "burst", "fake", *BURST, "--out", "good")
+    assert code in (0, 4)
+    assert result["target"]["teardown"]["port_free"]
+    assert result["lanes"]["fake"]["cold_start"]["first_token_s"] > 0
+
+    def broken(session, options, on_round, on_discard):
+        made = one_request(session, "x", 1)
+        on_round(msgspec.structs.replace(made, cell=cell_of(session, 2, 20), round_id="r1"))
+        raise TargetError("the cable was pulled")
+
+    monkeypatch.setattr("concbench.cli.burst.burst", broken)
+    assert main(["burst", "fake", *BURST, "--out", "broken", "--quiet"]) == 3
+    facts = open_study(Path("broken")).targets()["fake"]
+    assert facts.teardown["port_free"]
+
+
+def test_a_target_that_still_loads_is_waited_for_in_one_line(capsys):
+    with reference_server("--model-load-s", "1.5") as url:
+        code = main(["burst", url, *BURST, "--wait-s", "60", "--out", "study", "--json", "-"])
+    errors = capsys.readouterr().err.splitlines()
+    assert code in (0, 4)
+    told = [line for line in errors if line.startswith("waiting up to 60 s for http://127.")]
+    assert len(told) == 1
+    assert "503" in told[0]
+
+
+def test_one_that_refuses_connections_is_waited_for_where_that_was_asked(capsys):
+    address = f"http://127.0.0.1:{free_port()}"
+    assert main(["burst", address, *BURST, "--quiet", "--out", "a"]) == 3
+    assert "connection refused" in capsys.readouterr().err
+    assert main(["burst", address, *BURST, "--quiet", "--wait-s", "0.3", "--out", "b"]) == 3
+    assert "was not ready after 0.3 s" in capsys.readouterr().err

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from concbench.clock import now_ns, sleep_s
+from concbench.errors import UsageError
+from concbench.reference.main import parse
 from concbench.reference.personas import PERSONAS
 from tests.reference.client import Client, chat_body, connected, serving
 
@@ -194,3 +197,50 @@ def test_refusals_are_json(persona: str):
         bad = client.call("POST", "/v1/chat/completions", [], Authorization="Bearer k")
         assert bad.status == 400
         assert json.loads(bad.body)
+
+
+def test_llama_swap_loads_what_is_asked_for_and_lets_it_go():
+    words = ("--persona", "llama-swap", "--model", "a", "--also-model", "b", "--swap-load-s", "0.2")
+    with connected(*words) as client:
+
+        def held() -> dict[str, str]:
+            rows = client.call("GET", "/running").json()["running"]
+            return {row["model"]: row["state"] for row in rows}
+
+        assert held() == {"a": "ready"}
+        got = client.chat(model="b", stream=False).json()
+        assert got["model"] == "b"
+        assert held() == {"b": "ready"}
+        cards = client.call("GET", "/v1/models").json()["data"]
+        assert {card["id"]: card["status"]["value"] for card in cards} == {
+            "a": "unloaded",
+            "b": "loaded",
+        }
+        assert client.call("POST", "/api/models/unload/a").status == 200
+        assert held() == {"b": "ready"}
+        assert client.call("POST", "/api/models/unload/c").status == 404
+        assert client.call("POST", "/api/models/unload/b").status == 200
+        assert held() == {}
+        began_ns = now_ns()
+        assert client.call("GET", "/upstream/a/health").status == 200
+        assert now_ns() - began_ns >= 200_000_000
+        assert client.call("GET", "/unload").body == b"OK"
+        assert held() == {}
+        assert client.chat(model="c").status == 404
+        assert held() == {}
+
+
+def test_llama_swap_lets_an_idle_model_go_after_its_ttl():
+    with connected("--persona", "llama-swap", "--ttl-s", "0.05") as client:
+        client.chat(max_tokens=3)
+        for _ in range(200):
+            if not client.call("GET", "/running").json()["running"]:
+                break
+            sleep_s(0.02)
+        else:
+            pytest.fail("the model is still held")
+
+
+def test_models_on_demand_are_llama_swaps_alone():
+    with pytest.raises(UsageError, match="are of --persona llama-swap"):
+        parse(["--persona", "vllm", "--ttl-s", "5"])

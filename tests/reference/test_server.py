@@ -327,7 +327,7 @@ def test_the_vllm_counter_moves_with_each_token_and_llamacpps_at_the_end():
         ("vllm", "vllm:generation_tokens_total", True),
         ("llamacpp", "llamacpp:tokens_predicted_total", False),
     ):
-        with serving("--persona", persona, "--itl-ms", "5") as server:
+        with serving("--persona", persona, "--itl-ms", "25") as server:
             busy, other = Client(server.port), Client(server.port)
             busy.send("POST", "/v1/chat/completions", chat_body(max_tokens=40))
             while other.call("GET", "/truth").json()["generated"] < 3:

@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from concbench.clock import now_ns, sleep_s
-from concbench.errors import NotReady, PortTaken
+from concbench.errors import NotReady, PortTaken, StartFailed
 from concbench.serve import lane as lane_module
 from concbench.serve import ports
 from concbench.serve.container import ContainerRecipe
-from concbench.serve.lane import StartFailed, start
+from concbench.serve.lane import start
 from concbench.serve.orphans import find_orphans
 from concbench.serve.runtime import host_network, inspect
 from tests.serve.processes import all_end

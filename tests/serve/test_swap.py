@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from concbench.errors import NotReady, TargetError, UsageError
+from concbench.errors import NotReady, UsageError
 from concbench.serve.http import Access
 from concbench.serve.probe import attach
 from concbench.serve.swap import (
-    capped_message,
     inflight_limit,
-    is_inflight_refusal,
     kind_of,
-    limit_in,
     load,
     loaded,
-    probe_limit,
     ready_model,
     swap_to,
     unload,
 )
 from tests.serve.server import Reply, models, serving, token
 from tests.servers import reference_server
-
-BUSY = {"src": "llama-swap", "error": {"message": "Too many", "code": "concurrency_limit"}}
 
 
 class Proxy:
@@ -156,7 +149,10 @@ def test_the_model_is_loaded_and_described_before_it_is_measured():
     assert met.extra["upstream_engine"] == "llamacpp"
     assert met.extra["upstream_version"] == "b9"
     assert met.extra["model_load_s"] > 0
-    assert limit_in(met.extra) == 10
+    sources = met.facts.facts_from
+    assert (sources["model_load_s"], sources["inflight_limit"]) == ("measured", "default")
+    assert sources["upstream_engine"] == "endpoint"
+    assert met.extra["inflight_limit"] == 10
     assert met.model == "b"
 
 
@@ -190,21 +186,18 @@ def test_a_server_with_one_model_has_nothing_to_swap():
 
 
 def test_the_persona_of_the_known_truth_server():
-    with reference_server("--persona", "llama-swap", "--model", "m") as url:
+    words = ("--persona", "llama-swap", "--model", "m", "--also-model", "n", "--swap-load-s", "0.3")
+    with reference_server(*words) as url:
         met = ready_model(attach(url, Access(), "m"), Access(), 10)
         assert kind_of(met) == "llama-swap"
         assert met.extra["upstream_engine"] == "llamacpp"
+        assert met.extra["model_load_s"] < 0.3
         assert inflight_limit(met).source == "default"
-        # The persona lets 10 in and answers 429 to the rest, as the proxy does.
-        assert probe_limit(met, 14, output_tok=16).value == 10
-        assert probe_limit(met, 4, output_tok=2) is None
-        with pytest.raises(TargetError, match="answered 404"):
-            probe_limit(replace(met, model="none"), 2)
-
-
-def test_the_refusal_and_its_words():
-    assert is_inflight_refusal(429, json.dumps(BUSY).encode())
-    assert not is_inflight_refusal(429, b'{"error": {"code": "rate"}}')
-    assert not is_inflight_refusal(503, json.dumps(BUSY).encode())
-    told = capped_message(10, 16, "default")
-    assert "of 16, 6 were never running" in told
+        chosen, took = swap_to(met, "n")
+        assert (took.before, took.note) == (["m"], None)
+        assert took.load_s >= 0.3
+        assert loaded(chosen) == ["n"]
+        assert unload(chosen) is not None
+        assert loaded(chosen) == []
+        with pytest.raises(NotReady, match="could not load other"):
+            load(met, "other", 1)

@@ -9,6 +9,7 @@ from concbench.serve.words import (
     flags_in,
     masked,
     masked_env,
+    masked_extra,
     named,
     takes_port,
     with_flags,
@@ -88,3 +89,12 @@ def test_keys_are_hidden():
         "x", "--api-key", "***", "--hf-token=***", "--monkey", "1",
     ]  # fmt: skip
     assert masked_env({"HF_TOKEN": "k", "MONKEYS": "2"}) == {"HF_TOKEN": "***", "MONKEYS": "2"}
+
+
+def test_a_command_line_among_the_further_facts_is_masked():
+    extra = {"upstream_launch": ["llama-server", "--api-key", "k"], "loaded": True}
+    assert masked_extra(extra) == {
+        "upstream_launch": ["llama-server", "--api-key", "***"],
+        "loaded": True,
+    }
+    assert masked_extra({"upstream_launch": None}) == {"upstream_launch": None}

@@ -205,6 +205,7 @@ def test_lanes_go_up_are_shown_compared_and_go_down(capsys, plan):
         facts = shown["facts"]
         assert shown["live"]
         assert facts["cold_start_s"] > 0
+        assert facts["engine_version"].startswith("xllamacpp")
         assert facts["memory_bytes"] > 50 << 20
         assert facts["facts_from"]["memory_bytes"] == "process"
         assert shown["extra"]["model_hash"].startswith("sha256:")

@@ -63,14 +63,15 @@ def cell_result(
     ceiling_tok_per_s: float | None = None,
     ended_by: str | None = None,
     traps: Sequence[Trap] = (),
+    inflight_limit: int | None = None,
     slos: Sequence[Slo] = (),
 ) -> tuple[CellResult, list[Doubt]]:
     """Return the cell's result and its doubts.
 
     `rounds` are the cell's rounds of every phase; only the measured ones count. `baseline` is the
     cell of N = 1 at the same lane and context, for the overlap. `target_half_width` is a share,
-    such as 0.01, `traps` are those known of the lane, `slos` the objectives of goodput. Raises
-    ValueError without a round.
+    such as 0.01, `traps` are those known of the lane, `inflight_limit` is what the proxy before it
+    lets in by default, `slos` are the objectives of goodput. Raises ValueError without a round.
     """
     seen = gather(
         rounds,
@@ -80,6 +81,7 @@ def cell_result(
         target_half_width=target_half_width,
         ended_by=ended_by,
         traps=traps,
+        inflight_limit=inflight_limit,
     )
     steady, headline = _steady(seen)
     agreement_pct = agreement_pct_of(seen)

@@ -11,6 +11,7 @@ import numpy as np
 
 from concbench.analyse.counters import GENERATED, between, points
 from concbench.analyse.evidence import Evidence
+from concbench.analyse.flight import count_at_once
 from concbench.analyse.severity import doubt
 from concbench.analyse.streams import Stream, icl_ns
 from concbench.domain import Doubt, RequestRecord, Round
@@ -116,18 +117,40 @@ def empty(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
 
 
 def capped(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
-    """Requests that a limit in front of the engine refused with 429."""
-    refused = sum(r.http_status == 429 or r.error == "http_429" for r in seen.records)
+    """Requests that a limit in front of the engine refused with 429: with that limit."""
+    refused = sum(map(_is_refused, seen.records))
     if not refused:
         return
+    let_in, known = max(map(_let_in, seen.rounds)), seen.inflight_limit
+    whose = "" if known is None else f"; the proxy's default is {known}"
+    how = "the proxy's default" if let_in == known else f"seen{whose}"
     yield doubt(
         "concurrency_capped",
         result.cell,
-        f"{refused} of {result.requests.sent} requests were refused with 429: a limit in front of "
-        f"the engine kept the concurrency below {result.concurrency}, so this is not N = "
-        f"{result.concurrency}. Raise the proxy's or engine's limit of requests in flight.",
-        {"refused": refused, "sent": result.requests.sent},
+        f"{refused} of {result.requests.sent} requests were refused with 429: at most {let_in} "
+        f"were let in at once ({how}), so this is not N = {result.concurrency}. Raise the limit of "
+        "requests in flight (llama-swap: the model's concurrencyLimit), or measure up to "
+        f"{let_in}.",
+        {
+            "refused": refused,
+            "sent": result.requests.sent,
+            "let_in": let_in,
+            "default_limit": known,
+        },
     )
+
+
+def _is_refused(record: RequestRecord) -> bool:
+    return record.http_status == 429 or record.error == "http_429"
+
+
+def _let_in(round_: Round) -> int:
+    """Return how many requests that were not refused were under way at once, at most."""
+    return count_at_once(
+        (record.sent_ns, round_.end_ns if record.end_ns is None else record.end_ns)
+        for record in round_.requests
+        if record.sent_ns is not None and not _is_refused(record)
+    ).peak
 
 
 def context_rejected(seen: Evidence, result: CellResult) -> Iterator[Doubt]:

@@ -26,7 +26,8 @@ class Evidence:
 
     `every` holds the rounds of all phases. `felt` is what the requests felt after the ramp.
     `template_tok` is the chat template's own length, `ceiling_tok_per_s` the client's calibrated
-    limit, None where unknown. `simulated` is what says that acceptance is only simulated.
+    limit, None where unknown. `simulated` is what says that acceptance is only simulated,
+    `inflight_limit` how many requests a proxy in front lets in by default.
     """
 
     cell: Cell
@@ -47,6 +48,7 @@ class Evidence:
     target_half_width: float | None = None
     ended_by: str | None = None
     simulated: str | None = None
+    inflight_limit: int | None = None
 
     @property
     def records(self) -> list[RequestRecord]:
@@ -73,6 +75,7 @@ def gather(
     target_half_width: float | None = None,
     ended_by: str | None = None,
     traps: Sequence[Trap] = (),
+    inflight_limit: int | None = None,
 ) -> Evidence:
     """Derive everything once. Raises ValueError without a round: no cell would be known."""
     if not rounds:
@@ -120,6 +123,7 @@ def gather(
         target_half_width=target_half_width,
         ended_by=ended_by,
         simulated=simulated(facts, traps),
+        inflight_limit=inflight_limit,
     )
 
 

@@ -8,12 +8,12 @@ from statistics import median
 from typing import Any
 
 from concbench.analyse.cell import cell_result
+from concbench.analyse.lanes import inflight_limit, lane_doubts, traps_of
 from concbench.analyse.prefill import PrefillPoint, prefill_point, prefill_slope
 from concbench.analyse.streams import samples, streams_of
 from concbench.domain import Cell, Doubt, Estimate, Round, TargetFacts
-from concbench.engines.spec import Trap
 from concbench.plan.levels import Slo
-from concbench.result import CellResult, Result, WorkloadResult
+from concbench.result import CellResult, LaneResult, Result, WorkloadResult
 
 SEVERITY_ORDER = {"fatal": 0, "warning": 1, "note": 2}
 
@@ -26,7 +26,7 @@ class StudyFacts:
     """What a result needs besides rounds: where they come from and what they were measured with.
 
     `ended_by` and `ceilings` (the client's own, tok/s) are by cell id; `template_tok` and
-    `traps` by lane.
+    `lanes` by lane.
     """
 
     tool_version: str
@@ -42,7 +42,7 @@ class StudyFacts:
     corrections: Sequence[dict[str, Any]] = ()
     target_half_width: float | None = 0.01
     ceilings: Mapping[str, float] = field(default_factory=dict)
-    traps: Mapping[str, Sequence[Trap]] = field(default_factory=dict)
+    lanes: Mapping[str, LaneResult] = field(default_factory=dict)
     slos: Sequence[Slo] = ()
 
 
@@ -60,7 +60,7 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
     order = sorted(grouped.values(), key=lambda group: _place(group[0].cell))
     baselines: dict[tuple[str, int, str | None], CellResult] = {}
     results: list[CellResult] = []
-    doubts: list[Doubt] = []
+    doubts: list[Doubt] = lane_doubts(facts.lanes)
     for group in order:
         cell = group[0].cell
         key = (cell.lane, cell.context_tok, cell.link)
@@ -72,7 +72,8 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
             template_tok=facts.template_tok.get(cell.lane, 0),
             ceiling_tok_per_s=facts.ceilings.get(cell.cell),
             ended_by=facts.ended_by.get(cell.cell),
-            traps=facts.traps.get(cell.lane, ()),
+            traps=traps_of(facts.lanes.get(cell.lane)),
+            inflight_limit=inflight_limit(facts.lanes.get(cell.lane)),
             slos=facts.slos,
         )
         result.client.prefill_tok_per_s = _prefill(group, beside.get(f"{cell.cell}.half", ()))
@@ -89,6 +90,7 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
         interrupted=facts.interrupted,
         target=single,
         targets=dict(facts.targets),
+        lanes=dict(facts.lanes),
         machine=dict(facts.machine),
         workload=_workload([each for group in order for each in group], facts.seed),
         doubts=sorted(doubts, key=lambda doubt: SEVERITY_ORDER[doubt.severity]),

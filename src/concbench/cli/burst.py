@@ -25,6 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="how many at once (default 1,2,4,8)",
     )
     options.add_target(parser)
+    options.add_wait(parser)
     options.add_workload(parser)
     options.add_rounds(parser)
     options.add_idle(parser)

@@ -197,6 +197,7 @@ def _merged(results: Sequence[Result]) -> Result:
         first.study = f"{first.study} and {other.study}"
         first.cells = [*first.cells, *other.cells]
         first.targets = {**first.targets, **other.targets}
+        first.lanes = {**first.lanes, **other.lanes}
         first.corrections = [*first.corrections, *other.corrections]
         first.interrupted = first.interrupted or other.interrupted
         first.doubts = [*first.doubts, *other.doubts, *_other_machine(first, other)]

@@ -196,6 +196,7 @@ def renamed(result: Result, prefix: str) -> Result:
         msgspec.structs.replace(one, cell=f"{prefix}{one.cell}") if one.cell else one
         for one in result.doubts
     ]
+    result.lanes = {f"{prefix}{lane}": known for lane, known in result.lanes.items()}
     result.targets = {
         f"{prefix}{lane}": msgspec.structs.replace(facts, lane=f"{prefix}{lane}")
         for lane, facts in result.targets.items()

@@ -13,7 +13,7 @@ from concbench.domain import to_builtins
 from concbench.serve.lint import Finding
 from concbench.serve.orphans import Orphan
 from concbench.serve.records import Record
-from concbench.serve.words import masked, masked_env
+from concbench.serve.words import masked, masked_env, masked_extra
 
 _GIB = 1 << 30
 _SHOWN = (
@@ -95,7 +95,7 @@ def side_row(side: Side) -> dict[str, Any]:
         "live": side.live,
         **state_of(record),
         "facts": to_builtins(side.facts),
-        "extra": dict(side.extra),
+        "extra": masked_extra(side.extra),
         "flags": dict(side.flags),
         "argv": None if side.spoken is None else masked(side.spoken),
         "env": masked_env(side.env),
@@ -116,9 +116,10 @@ def shown(side: Side) -> list[str]:
         if value is not None:
             source = side.facts.facts_from.get(key)
             lines.append(f"  {label:<13} {_worded(key, value)}{f'  [{source}]' if source else ''}")
-    for key in sorted(side.extra):
-        if side.extra[key] is not None:
-            lines.append(f"  {key:<22} {_short(side.extra[key])}")
+    for key, value in sorted(masked_extra(side.extra).items()):
+        if value is not None:
+            source = side.facts.facts_from.get(key)
+            lines.append(f"  {key:<22} {_short(value)}{f'  [{source}]' if source else ''}")
     return lines
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
+from concbench.analyse.lanes import NOTE as LANE_NOTE
 from concbench.cli import options
 from concbench.cli.study import OpenStudy, targets
 from concbench.measure.session import Session
@@ -40,6 +42,7 @@ def target_options(args: Namespace, seed: int) -> TargetOptions:
         content=args.content,
         seed=seed,
         plan=args.plan,
+        wait_s=getattr(args, "wait_s", None),
     )
 
 
@@ -55,18 +58,23 @@ def lane_session(
     """Yield a session on the target, with what is known of it put on record before and after."""
     display.say(f"reaching {args.target}")
     lane = ready(
-        target,
+        replace(target, say=display.say),
         slots=min(slots, MOST_EMBEDDED_SLOTS),
         context_tok=embedded_context_tok(args.prompt_tokens, args.output_tokens),
         log_folder=study.folder / "logs",
     )
     carrier = options.carrier(args)
-    with lane as session:
-        session.carrier = carrier
-        targets(study, session.lane, session.facts, session.template_tok)
-        yield session
-    if session.facts.teardown is not None:
-        targets(study, session.lane, session.facts, session.template_tok)
+    session: Session | None = None
+    try:
+        with lane as session:
+            session.carrier = carrier
+            targets(study, session.lane, session.facts, session.template_tok)
+            study.writer.note(LANE_NOTE, session.dossier)
+            yield session
+    finally:
+        # Whatever ended it, how the engine was stopped belongs to the record.
+        if session is not None and session.facts.teardown is not None:
+            study.writer.targets({session.lane: session.facts})
 
 
 def plain(args: Namespace) -> dict[str, Any]:

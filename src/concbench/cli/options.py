@@ -97,6 +97,17 @@ def add_target(parser: ArgumentParser) -> None:
     group.add_argument("--insecure", action="store_true", help="do not verify the certificate")
 
 
+def add_wait(parser: ArgumentParser) -> None:
+    """Add how long a target that still loads is waited for."""
+    parser.add_argument(
+        "--wait-s",
+        type=checked(seconds),
+        metavar="S",
+        help="wait so long for a target that still loads, or refuses connections until it has "
+        "(default: 30 s for one that answers already; a lane has 600 to 3600, by engine)",
+    )
+
+
 def add_workload(parser: ArgumentParser) -> None:
     """Add what is asked of the server."""
     group = parser.add_argument_group("workload")

@@ -73,6 +73,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="objectives, such as ttft_p95=2s,user_tok_per_s=20; gives the goodput",
     )
     options.add_target(parser)
+    options.add_wait(parser)
     options.add_workload(parser)
     options.add_rounds(parser, growing=False)
     options.add_generator(parser)

@@ -17,6 +17,8 @@ from typing import Any
 from rich.console import Console
 
 from concbench import __version__
+from concbench.analyse.lanes import NOTE as LANE_NOTE
+from concbench.analyse.lanes import lane_results
 from concbench.analyse.study import StudyFacts, exit_code, judge
 from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import completed, gone_of
@@ -135,6 +137,7 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
         interrupted=reader.interrupted,
         ended_by=notes,
         template_tok=lanes,
+        lanes=lane_results(reader.notes(LANE_NOTE)),
         corrections=reader.corrections(),
         ceilings=ceilings(reader),
         target_half_width=reader.plan.get("until", HALF_WIDTH),

@@ -34,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="how many are in flight all the time",
     )
     options.add_target(parser)
+    options.add_wait(parser)
     options.add_workload(parser)
     group = parser.add_argument_group("when it ends")
     group.add_argument(

@@ -64,7 +64,9 @@ class Session:
     `step_ns` is the time between tokens of one request alone, `prefill_ns` its time to the first;
     `first_request` is the very first request of this session, measured on its own.
     `bytes_per_tok` is what one more output token adds to an answer, 0 where that is not known.
-    `observer` watches the server while it is set; `carrier` carries the rounds' load.
+    `observer` watches the server while it is set; `carrier` carries the rounds' load. `dossier` is
+    what the study keeps of the lane beyond its facts, `loading_wait_ns` how long the first request
+    may be answered with 502, 503 or 504.
     """
 
     lane: str
@@ -86,6 +88,8 @@ class Session:
     observer: Observer | None = None
     carrier: Carrier = field(default_factory=Carrier)
     alive: Callable[[], str | None] = lambda: None
+    dossier: dict[str, object] = field(default_factory=dict)
+    loading_wait_ns: int = LOADING_WAIT_NS
 
     def prompts(
         self, n: int, target_tok: int, kind: str, seed: int, *, same: bool = False
@@ -173,9 +177,9 @@ def first_answer(session: Session, text: str) -> Round:
     """Send the first request again until a token comes, while the server or a proxy still loads.
 
     What it waits for is in no figure: the round returned is that of the request that was answered.
-    Raises what `one_request` raises, NotReady after `LOADING_WAIT_NS`.
+    Raises what `one_request` raises, NotReady after `loading_wait_ns`.
     """
-    end_ns = now_ns() + LOADING_WAIT_NS
+    end_ns = now_ns() + session.loading_wait_ns
     while True:
         try:
             return one_request(session, text, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,17 +11,20 @@ from typing import Any
 
 import msgspec
 
+from concbench.domain import TargetFacts
 from concbench.errors import UsageError
 from concbench.measure.observed import observing
 from concbench.measure.session import Session, calibrate, open_session, with_first_request
 from concbench.plan.file import load_plan
 from concbench.plan.model import LanePlan, Plan
 from concbench.serve.attached import local_pids
+from concbench.serve.dossier import Origin, dossier
 from concbench.serve.embedded import start_embedded
 from concbench.serve.enrich import enriched
 from concbench.serve.http import Access
-from concbench.serve.probe import await_attached
-from concbench.serve.running import running_lane
+from concbench.serve.probe import Patience, await_attached
+from concbench.serve.recipes import load_recipe
+from concbench.serve.running import ReadyLane, origin_of, running_lane
 from concbench.serve.swap import LOAD_DEADLINE_S, ready_model
 from concbench.serve.urls import looks_like_url
 
@@ -37,7 +40,11 @@ DEFAULT_PLANS = ("plan.toml", "concbench.toml")
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """How to reach a target and what every request has in common."""
+    """How to reach a target and what every request has in common.
+
+    `wait_s`, where it is given, is how long a server may still load, and refused connections are
+    waited out too; `say` is told in a line that it is waited for.
+    """
 
     target: str
     access: Access
@@ -47,6 +54,7 @@ class TargetOptions:
     seed: int = 0
     plan: Path | None = None
     wait_s: float | None = None
+    say: Callable[[str], None] = lambda _: None
 
 
 def is_embedded(target: str) -> bool:
@@ -70,30 +78,56 @@ def ready(
     runs already (`lanes up`, or a URL) is left running. Raises what attaching, starting and the
     first request raise.
     """
-    found = None if is_embedded(options.target) else find_lane(options.target, options.plan)
-    if found is not None:
-        with _lane_session(*found, options, log_folder) as session:
-            yield session
-        return
-    if not is_embedded(options.target):
-        wait_s = URL_WAIT_S if options.wait_s is None else options.wait_s
-        met = await_attached(options.target, options.access, options.model, deadline_s=wait_s)
-        attached = ready_model(met.attached, options.access, LOAD_DEADLINE_S)
-        pids = local_pids(attached.root)
-        attached = enriched(attached, pids, None)
-        session = open_session(attached, options.access, dict(options.ask))
-        with observing(session, options.access, engine_pids=pids):
-            yield _prepared(session, options)
-        return
+    if is_embedded(options.target):
+        opened = _embedded_session(options, slots, context_tok, log_folder)
+    elif (found := find_lane(options.target, options.plan)) is not None:
+        opened = _lane_session(*found, options, log_folder)
+    else:
+        opened = _url_session(options)
+    with opened as session:
+        yield session
+
+
+@contextmanager
+def _embedded_session(
+    options: TargetOptions, slots: int, context_tok: int, log_folder: Path
+) -> Iterator[Session]:
+    """Yield a session on the engine that comes with the tool; its facts get the teardown."""
     log_folder.mkdir(parents=True, exist_ok=True)
-    with start_embedded(slots, context_tok, log_folder / "embedded.log") as lane:
-        session = open_session(lane.attached, Access(), dict(options.ask))
-        session.alive = lane.alive
-        session.facts = lane.facts
-        pids = local_pids(lane.attached.root)
-        with observing(session, Access(), log=lane.log_path, engine_pids=pids):
-            yield _prepared(session, options)
-    session.facts = msgspec.structs.replace(session.facts, teardown=lane.facts.teardown)
+    session: Session | None = None
+    lane = start_embedded(slots, context_tok, log_folder / "embedded.log")
+    try:
+        with lane:
+            session = open_session(lane.attached, Access(), dict(options.ask))
+            session.alive = lane.alive
+            session.facts = lane.facts
+            origin = Origin(lane.recipe.spoken, cold_start=lane.cold_start)
+            session.dossier = dossier(lane.attached, lane.facts, origin)
+            pids = local_pids(lane.attached.root)
+            with observing(session, Access(), log=lane.log_path, engine_pids=pids):
+                yield _prepared(session, options)
+    finally:
+        _put_teardown(session, lane.facts)
+
+
+@contextmanager
+def _url_session(options: TargetOptions) -> Iterator[Session]:
+    """Yield a session on what answers at a URL, once it has loaded its model."""
+    wait_s = URL_WAIT_S if options.wait_s is None else options.wait_s
+    met = await_attached(
+        options.target,
+        options.access,
+        options.model,
+        deadline_s=wait_s,
+        patience=_patience(options),
+    )
+    attached = ready_model(met.attached, options.access, max(wait_s, LOAD_DEADLINE_S))
+    pids = local_pids(attached.root)
+    attached = enriched(attached, pids, None)
+    session = open_session(attached, options.access, dict(options.ask))
+    session.dossier = dossier(attached, attached.facts, Origin())
+    with observing(session, options.access, engine_pids=pids):
+        yield _prepared(session, options)
 
 
 def find_lane(target: str, plan: Path | None) -> tuple[LanePlan, Plan] | None:
@@ -126,28 +160,51 @@ def find_lane(target: str, plan: Path | None) -> tuple[LanePlan, Plan] | None:
 def _lane_session(
     lane: LanePlan, plan: Plan, options: TargetOptions, log_folder: Path
 ) -> Iterator[Session]:
-    """Yield a session on a lane of the plan."""
-    chosen = lane if options.model is None else msgspec.structs.replace(lane, model=options.model)
-    endpoint = options.ask.get("endpoint", "chat")
+    """Yield a session on a lane of the plan; its facts get the teardown where it was started."""
+    folder = Path(plan.path).parent
+    if lane.reference is not None:
+        load_recipe(folder / lane.reference)  # a mistake there is told before an engine is started
+    asked = options.model is not None and lane.way == "url"
+    chosen = msgspec.structs.replace(lane, model=options.model) if asked else lane
     log_path = log_folder / f"{lane.name}.log"
-    with running_lane(
-        chosen if lane.way == "url" else lane,
-        plan.path,
-        options.access,
-        log_path,
-        wait_s=options.wait_s,
-        endpoint=endpoint,
-    ) as running:
-        session = open_session(running.attached, options.access, dict(options.ask))
-        session.alive = running.alive
-        session.facts = running.facts
-        log, pids = (log_path if log_path.is_file() else None), local_pids(running.attached.root)
-        with observing(session, options.access, log=log, engine_pids=pids):
-            yield _prepared(session, options)
-    session.facts = msgspec.structs.replace(session.facts, teardown=running.facts.teardown)
+    session: Session | None = None
+    running: ReadyLane | None = None
+    try:
+        with running_lane(
+            chosen,
+            plan.path,
+            options.access,
+            log_path,
+            wait_s=options.wait_s,
+            endpoint=options.ask.get("endpoint", "chat"),
+            patience=_patience(options),
+        ) as running:
+            session = open_session(running.attached, options.access, dict(options.ask))
+            session.alive = running.alive
+            session.facts = running.facts
+            origin = origin_of(running, chosen, folder)
+            session.dossier = dossier(running.attached, running.facts, origin)
+            log = log_path if log_path.is_file() else None
+            pids = local_pids(running.attached.root)
+            with observing(session, options.access, log=log, engine_pids=pids):
+                yield _prepared(session, options)
+    finally:
+        _put_teardown(session, running.facts if running is not None else None)
+
+
+def _patience(options: TargetOptions) -> Patience:
+    return Patience(refused=options.wait_s is not None, say=options.say)
+
+
+def _put_teardown(session: Session | None, facts: TargetFacts | None) -> None:
+    """Add to a session's facts how its engine ended, also where an error ended it all."""
+    if session is not None and facts is not None:
+        session.facts = msgspec.structs.replace(session.facts, teardown=facts.teardown)
 
 
 def _prepared(session: Session, options: TargetOptions) -> Session:
+    if options.wait_s is not None:
+        session.loading_wait_ns = int(options.wait_s * 1e9)
     calibrate(session, options.content, options.seed)
     facts = session.facts
     if facts.first_request_s is None:

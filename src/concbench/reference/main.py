@@ -74,6 +74,9 @@ def parse(argv: Sequence[str]) -> Options:
         pace=pace,
         persona=args.persona,
         model=args.model,
+        more_models=tuple(args.also_model),
+        swap_load_ns=_s(args.swap_load_s),
+        ttl_ns=_s(args.ttl_s),
         host=args.host,
         port=args.port,
         cached_tok=args.cached_tok,
@@ -109,6 +112,8 @@ def _check(args: argparse.Namespace, pace: Pace) -> None:
         raise UsageError("--step-a-ms and --step-b-ms cannot both be 0")
     if args.tls_key is not None and args.tls_cert is None:
         raise UsageError("--tls-key needs --tls-cert")
+    if (args.also_model or args.swap_load_s or args.ttl_s) and args.persona != "llama-swap":
+        raise UsageError("--also-model, --swap-load-s and --ttl-s are of --persona llama-swap")
     if not 0 <= args.jitter < 1:
         raise UsageError("--jitter is a fraction from 0 to below 1")
     if args.kv_tokens and args.kv_tokens < args.context:
@@ -135,6 +140,9 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
     add("--port", type=_count, default=0, help="0 takes a free one")
     add("--persona", choices=sorted(PERSONAS), default="vllm", help="the engine to behave like")
     add("--model", default="reference", help="the model's name")
+    add("--also-model", action="append", default=[], metavar="NAME", help="llama-swap: one more")
+    add("--swap-load-s", type=_amount, default=0.0, help="llama-swap: how long a model loads")
+    add("--ttl-s", type=_amount, default=0.0, help="llama-swap: unload when idle so long; 0: never")
     add("--api-key", help="the key that requests must carry")
     add("--tls-cert", help="serve HTTPS with this certificate (PEM)")
     add("--tls-key", help="and this key, unless the certificate's file holds it")

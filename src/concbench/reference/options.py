@@ -15,12 +15,16 @@ UsagePolicy = Literal["final", "continuous", "none", "as-asked"]
 class Options:
     """All settings. Times called `*_at_ns` count from the first request for tokens.
 
-    `max_inflight` −1 means: as the persona does; 0 switches its limit off.
+    `more_models`, `swap_load_ns` and `ttl_ns` are of the persona llama-swap. `max_inflight` −1
+    means: as the persona does; 0 switches its limit off.
     """
 
     pace: Pace = field(default_factory=Pace)
     persona: str = "vllm"
     model: str = "reference"
+    more_models: tuple[str, ...] = ()
+    swap_load_ns: int = 0
+    ttl_ns: int = 0
     host: str = "127.0.0.1"
     port: int = 0
     cached_tok: int = 0

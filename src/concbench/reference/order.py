@@ -64,9 +64,10 @@ def read_order(state: State, data: bytes, *, chat: bool) -> Order | Reply:
         body = _decode(data)
     except msgspec.MsgspecError as error:
         return refusal(persona, "bad_json", {"detail": str(error)})
-    model = state.options.model
-    if persona.checks_model and body.model is not None and body.model != model:
-        return refusal(persona, "wrong_model", {"model": body.model, "known": model})
+    models = state.swap.models
+    if persona.checks_model and body.model is not None and body.model not in models:
+        facts = {"model": body.model, "known": ", ".join(models)}
+        return refusal(persona, "wrong_model", facts)
     if body.n not in (None, 1):
         return refusal(persona, "invalid", {"detail": "only n = 1 is served"})
     text, tokens = _prompt(body, chat=chat)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -12,6 +13,8 @@ from concbench.reference.http import Reply, Request, query_value
 from concbench.reference.personas import refusal
 from concbench.reference.state import State
 from concbench.reference.tokens import apply_template, message_text
+
+_UNLOAD = "/api/models/unload"
 
 Page = Callable[[State, Request, int], Reply]
 """page(state, request, now_ns)"""
@@ -28,9 +31,11 @@ def find_page(state: State, request: Request) -> Page | None:
     """Return the persona's page for a method and path, or None."""
     name, path = state.persona.name, request.path
     if name == "llama-swap":
-        upstream = f"/upstream/{state.options.model}"
-        if path.startswith(upstream + "/"):
-            return PAGES["llamacpp"].get((request.method, path[len(upstream) :]))
+        inner = state.swap.inner_path(path)
+        if inner != path:
+            return PAGES["llamacpp"].get((request.method, inner))
+        if request.method == "POST" and path.startswith(_UNLOAD + "/"):
+            return _unload_one
     return PAGES[name].get((request.method, path))
 
 
@@ -82,17 +87,17 @@ def _version(state: State, _request: Request, _now_ns: int) -> Reply:
 
 
 def _models_openai(state: State, _request: Request, _now_ns: int) -> Reply:
-    model = {"id": state.options.model, "object": "model", "created": state.created_s}
+    model = {"id": state.model, "object": "model", "created": state.created_s}
     return _json({"object": "list", "data": [{**model, "owned_by": state.persona.name}]})
 
 
 def _models_vllm(state: State, _request: Request, _now_ns: int) -> Reply:
     model = {
-        "id": state.options.model,
+        "id": state.model,
         "object": "model",
         "created": state.created_s,
         "owned_by": state.persona.name,
-        "root": f"/models/{state.options.model}",
+        "root": f"/models/{state.model}",
         "parent": None,
         "max_model_len": state.options.context_tok,
     }
@@ -110,26 +115,30 @@ def _models_llamacpp(state: State, _request: Request, _now_ns: int) -> Reply:
         "size": 96576768,
         "ftype": "Q4_1",
     }
-    name = state.options.model
+    name = state.model
     model = {"id": name, "aliases": [name], "tags": [], "object": "model", "meta": meta}
     data = [{**model, "created": state.created_s, "owned_by": "llamacpp"}]
     return _json({"models": [{"name": name, "model": name}], "object": "list", "data": data})
 
 
-def _models_llama_swap(state: State, _request: Request, _now_ns: int) -> Reply:
-    model = {
-        "id": state.options.model,
-        "object": "model",
-        "created": state.created_s,
-        "owned_by": "llama-swap",
-        "status": {"value": "loaded"},
-        "meta": {"llamaswap": {}},
-    }
-    return _json({"object": "list", "data": [model]})
+def _models_llama_swap(state: State, _request: Request, now_ns: int) -> Reply:
+    states = state.swap.states(now_ns)
+    data = [
+        {
+            "id": name,
+            "object": "model",
+            "created": state.created_s,
+            "owned_by": "llama-swap",
+            "status": {"value": "loaded" if states.get(name) == "ready" else "unloaded"},
+            "meta": {"llamaswap": {}},
+        }
+        for name in state.swap.models
+    ]
+    return _json({"object": "list", "data": data})
 
 
 def _props(state: State, _request: Request, _now_ns: int) -> Reply:
-    name = state.options.model
+    name = state.model
     settings = {"n_ctx": state.options.context_tok, "params": {"n_predict": -1}}
     return _json(
         {
@@ -250,8 +259,8 @@ def _sglang_info(state: State, _request: Request, _now_ns: int) -> Reply:
     inner = {"effective_max_running_requests_per_dp": slots, "memory_usage": memory}
     return _json(
         {
-            "model_path": state.options.model,
-            "served_model_name": state.options.model,
+            "model_path": state.model,
+            "served_model_name": state.model,
             "context_length": state.options.context_tok,
             "max_running_requests": slots,
             "max_total_num_tokens": pool,
@@ -266,7 +275,7 @@ def _sglang_info(state: State, _request: Request, _now_ns: int) -> Reply:
 
 
 def _sglang_model(state: State, _request: Request, _now_ns: int) -> Reply:
-    return _json({"model_path": state.options.model, "is_generation": True})
+    return _json({"model_path": state.model, "is_generation": True})
 
 
 def _sglang_loads(state: State, _request: Request, _now_ns: int) -> Reply:
@@ -287,14 +296,14 @@ def _vllm_load(state: State, _request: Request, _now_ns: int) -> Reply:
 
 
 def _ollama_tags(state: State, _request: Request, _now_ns: int) -> Reply:
-    name = state.options.model
+    name = state.model
     return _json({"models": [{"name": name, "model": name, "size": 96576768}]})
 
 
 def _ollama_ps(state: State, _request: Request, _now_ns: int) -> Reply:
     model = {
-        "name": state.options.model,
-        "model": state.options.model,
+        "name": state.model,
+        "model": state.model,
         "size": 96576768,
         "digest": "reference",
         "details": {"format": "gguf", "quantization_level": "Q4_1"},
@@ -304,11 +313,32 @@ def _ollama_ps(state: State, _request: Request, _now_ns: int) -> Reply:
     return _json({"models": [model]})
 
 
-def _running(state: State, _request: Request, _now_ns: int) -> Reply:
-    name = state.options.model
-    command = f"llama-server -m /models/{name}.gguf --port 5800"
-    row = {"model": name, "state": "ready", "cmd": command, "proxy": "http://localhost:5800"}
-    return _json({"running": [{**row, "ttl": 0, "name": "", "description": ""}]})
+def _running(state: State, _request: Request, now_ns: int) -> Reply:
+    told = {"proxy": "http://localhost:5800", "name": "", "description": ""}
+    rows = [
+        {
+            "model": name,
+            "state": value,
+            "cmd": f"llama-server -m /models/{name}.gguf --port 5800",
+            "ttl": state.options.ttl_ns // 1_000_000_000,
+            **told,
+        }
+        for name, value in state.swap.states(now_ns).items()
+    ]
+    return _json({"running": rows})
+
+
+def _unload(state: State, _request: Request, _now_ns: int) -> Reply:
+    state.swap.unload()
+    return Reply(200, b"OK", "text/plain")
+
+
+def _unload_one(state: State, request: Request, _now_ns: int) -> Reply:
+    model = unquote(request.path.removeprefix(_UNLOAD + "/"))
+    if model not in state.swap.models:
+        return refusal(state.persona, "wrong_model", {"model": model})
+    state.swap.unload(model)
+    return Reply(200, b"OK", "text/plain")
 
 
 _LLAMACPP: dict[tuple[str, str], Page] = {
@@ -358,7 +388,8 @@ PAGES: dict[str, dict[tuple[str, str], Page]] = {
         ("GET", "/running"): _running,
         ("GET", "/api/version"): _version,
         ("GET", "/metrics"): _metrics("llama-swap"),
-        ("GET", "/unload"): _text("OK"),
+        ("GET", "/unload"): _unload,
+        ("POST", _UNLOAD): _unload,
     },
     "ollama": {
         ("GET", "/"): _text("Ollama is running"),

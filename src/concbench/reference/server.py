@@ -27,6 +27,7 @@ from concbench.reference.render import Ids, Usage, phrases
 from concbench.reference.schedule import Job, Scheduler
 from concbench.reference.state import State
 from concbench.reference.stream import Stream
+from concbench.reference.swap import HELD
 from concbench.reference.truth import Trace
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ class Server:
         if options.api_key is not None and not self._authorised(request):
             self._reply(conn, request, refusal(persona, "unauthorized", {}))
             return
-        path = request.path.removeprefix(f"/upstream/{options.model}")
+        if self._waits_for_model(conn, request, now):
+            return
+        path = self.state.swap.inner_path(request.path)
         if request.method == "POST" and path in ("/v1/chat/completions", "/v1/completions"):
             self._generate(conn, request, chat=path == "/v1/chat/completions")
             return
@@ -123,6 +126,25 @@ class Server:
             self._reply(conn, request, refusal(persona, "not_found", {"path": request.path}))
             return
         self._reply(conn, request, page(self.state, request, now))
+
+    def _waits_for_model(self, conn: Connection, request: Request, now: int) -> bool:
+        """Hold back what needs a model that llama-swap has yet to load; return whether it is so."""
+        if self.state.persona.name != "llama-swap":
+            return False
+        scheduler = self.state.scheduler
+        busy = bool(scheduler.running or scheduler.waiting)
+        ready_ns = self.state.swap.due_ns(request, now, busy=busy)
+        if ready_ns <= now:
+            return False
+
+        def again() -> None:
+            if conn.stream is HELD:
+                conn.stream, conn.received_ns = None, now_ns()
+                self.on_request(conn, request)
+
+        conn.stream = HELD
+        self.net.at(ready_ns, again)
+        return True
 
     def on_gone(self, conn: Connection) -> None:
         """Abort what the connection was being served."""
@@ -222,7 +244,7 @@ class Server:
         number = f"{'chatcmpl' if chat else 'cmpl'}-{trace.id:016x}"
         answer = Answer(
             state.persona,
-            Ids(number, state.created_s, self.options.model, chat),
+            Ids(number, state.created_s, state.model, chat),
             streamed=order.streamed,
             include_usage=order.include_usage,
             continuous_usage=order.continuous_usage,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from concbench.reference.counters import Counters
 from concbench.reference.schedule import Job, Scheduler
+from concbench.reference.swap import Swap
 from concbench.reference.tokens import PrefixCache, Tokenizer
 from concbench.reference.truth import Truth
 
@@ -33,10 +34,22 @@ class State:
     scheduler: Scheduler
     workers: list[Counters]
     truth: Truth = field(default_factory=Truth)
+    swap: Swap = field(init=False)
     tokenizer: Tokenizer = field(default_factory=Tokenizer)
     prefixes: PrefixCache = field(default_factory=lambda: PrefixCache(16))
     first_request_ns: int | None = None
     scrapes: int = 0
+
+    def __post_init__(self) -> None:
+        options = self.options
+        models = (options.model, *options.more_models)
+        self.swap = Swap(models, options.swap_load_ns, options.ttl_ns, held=options.model)
+        self.swap.used_ns = self.began_ns
+
+    @property
+    def model(self) -> str:
+        """The model that is loaded, or was at the start where llama-swap holds none now."""
+        return self.swap.held or self.options.model
 
     def jobs(self) -> Iterator[Job]:
         """Yield the jobs that have begun and not ended."""

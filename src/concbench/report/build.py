@@ -10,6 +10,7 @@ from concbench.report.doubts_text import advice
 from concbench.report.findings import finding
 from concbench.report.header import engine_line, instrument_line, lane_facts, panel_row
 from concbench.report.inert import inert
+from concbench.report.lanes import lane_details, lane_line
 from concbench.report.reproduce import command_lines
 from concbench.report.rows import level_of, level_text, table_of
 from concbench.report.verdicts import verdict_sentences
@@ -118,6 +119,7 @@ def _one_series(
     facts = result.targets.get(lane) or (
         result.target if result.target is not None and result.target.lane == lane else None
     )
+    known = result.lanes.get(lane)
     ordered = sorted(cells, key=level_of)
     return SeriesView(
         lane=inert(lane, 60),
@@ -126,8 +128,9 @@ def _one_series(
         instrument=instrument_line(cells),
         table=table_of(ordered, result.doubts),
         finding=finding(ordered, result.doubts, facts),
-        facts=lane_facts(facts),
+        facts=(*lane_facts(facts), *lane_details(facts, known)),
         panel=tuple(panel_row(cell) for cell in ordered),
+        known=lane_line(facts, known),
     )
 
 

@@ -59,6 +59,7 @@ def _series(series: SeriesView) -> list[str]:
         f"### {escaped(SEPARATOR.join(series.title))}" if series.title else "",
         escaped(SEPARATOR.join(series.engine)),
         f"*instrument* {escaped(SEPARATOR.join(series.instrument))}" if series.instrument else "",
+        f"*lane* {escaped(SEPARATOR.join(series.known))}" if series.known else "",
         _table(series.table),
         "  \n".join(notes),
         escaped(series.finding) if series.title else "",

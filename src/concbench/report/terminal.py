@@ -81,6 +81,8 @@ def _series(series: SeriesView, console: Console) -> None:
         console.print(Text(SEPARATOR.join(series.engine)))
     if series.instrument:
         console.print(Text("instrument  " + SEPARATOR.join(series.instrument), style="dim"))
+    if series.known:
+        console.print(Text("lane  " + SEPARATOR.join(series.known), style="dim"))
     console.print()
     for line in table_lines(series.table, console.width):
         console.print(line, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)

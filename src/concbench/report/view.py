@@ -106,7 +106,10 @@ class PanelRow:
 
 @dataclass(frozen=True, slots=True)
 class SeriesView:
-    """The cells of one lane, link and context. `title` is empty when it is the only series."""
+    """The cells of one lane, link and context. `title` is empty when it is the only series.
+
+    `known` are the parts of the line on recipe, traps and end of the lane.
+    """
 
     lane: str
     title: tuple[str, ...]
@@ -116,6 +119,7 @@ class SeriesView:
     finding: str
     facts: tuple[FactView, ...]
     panel: tuple[PanelRow, ...]
+    known: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

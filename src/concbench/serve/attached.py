@@ -15,13 +15,14 @@ import msgspec
 
 from concbench.clock import now_ns, sleep_s
 from concbench.domain import TargetFacts
+from concbench.engines.spec import Fact
 from concbench.errors import UsageError
 from concbench.plan.model import LanePlan
 from concbench.serve import ports
 from concbench.serve.enrich import confirm_engine, enriched
 from concbench.serve.http import Access, Http
 from concbench.serve.logfile import append, lines_from
-from concbench.serve.probe import Attached, Launch, await_attached
+from concbench.serve.probe import IMPATIENT, Attached, Launch, Patience, await_attached, fill_facts
 from concbench.serve.readiness import wait_for_token
 from concbench.serve.runtime import ask
 from concbench.serve.swap import ready_model
@@ -83,10 +84,12 @@ def attach_lane(
     log_path: Path,
     deadline_s: float,
     endpoint: Literal["chat", "completions"] = "chat",
+    patience: Patience = IMPATIENT,
 ) -> AttachedLane:
     """Meet a lane with a URL; wait, at most until the deadline, while it loads its model.
 
-    502, 503 and 504 are waited out; a refused connection is an error at once. With `log` in the
+    502, 503 and 504 are waited out; a refused connection is an error at once unless `patience`
+    says otherwise. With `log` in the
     plan, that command's output is copied to `log_path`. Raises what `await_attached` and
     `wait_for_token` raise, and WrongPath where another engine answers than the lane names.
     """
@@ -102,16 +105,18 @@ def attach_lane(
             deadline_s=deadline_s,
             lane=lane.name,
             launch=lambda: Launch(None, lines_from(log_path) if follower else ()),
+            patience=patience,
         )
         confirm_engine(met.attached)
         attached = ready_model(met.attached, access, deadline_s)
         token = wait_for_token(attached, deadline_s, None, endpoint)
         loading_ns = (met.ready_ns - met.listening_ns) + token.waited_ns - token.first_request_ns
         full = enriched(attached, local_pids(attached.root), None)
-        loaded = {"load_wait_s": round(loading_ns / 1e9, 4)}
+        waited_s = round(loading_ns / 1e9, 4)
+        facts, more = fill_facts(full.facts, {"load_wait_s": Fact(waited_s, "measured")})
         made = AttachedLane(
-            replace(full, extra={**full.extra, **loaded}),
-            loaded["load_wait_s"],
+            replace(full, facts=facts, extra={**full.extra, **more}),
+            waited_s,
             token.first_request_ns / 1e9,
             log_path if follower else None,
             follower,

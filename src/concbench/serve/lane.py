@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from concbench.domain import CellOutcome, TargetFacts
+from concbench.domain import TargetFacts
 from concbench.engines.registry import by_name
-from concbench.engines.spec import Fact, StartFailure
-from concbench.errors import ConcbenchError, NotReady, PortTaken, TargetError
+from concbench.engines.spec import Fact
+from concbench.errors import ConcbenchError, NotReady, PortTaken, StartFailed, TargetError
 from concbench.serve import memory, ports
 from concbench.serve.container import Container, ContainerRecipe, start_container
 from concbench.serve.enrich import confirm_engine, enriched
@@ -55,22 +55,6 @@ class Recipe:
     def spoken(self) -> Sequence[str]:
         """The command line in the engine's own spelling."""
         return self.argv if self.described_as is None else self.described_as
-
-
-class StartFailed(NotReady):
-    """An engine that did not come up. `known` is the cause its log shows, if any.
-
-    The last lines of its log are a note on the exception, one a line.
-    """
-
-    def __init__(self, message: str, known: StartFailure | None = None) -> None:
-        super().__init__(message)
-        self.known = known
-
-    @property
-    def outcome(self) -> CellOutcome:
-        """What becomes of a cell whose engine did not start."""
-        return "oom" if self.known is not None and self.known.outcome == "oom" else "crashed"
 
 
 @dataclass(slots=True)
@@ -217,7 +201,7 @@ def _failed(error: BaseException, child: Child | Container, recipe: Recipe) -> B
     elif isinstance(error, NotReady):
         if not dead and recipe.container is not None and recipe.container.host_port:
             told += "; inside a container it must listen on 0.0.0.0, not on 127.0.0.1"
-        made = StartFailed(told, known)
+        made = StartFailed(told, "oom" if known and known.outcome == "oom" else "crashed")
     if said := tail(lines):
         made.add_note("\n".join([f"last lines of {child.log_path}:", *said]))
     return made

@@ -35,6 +35,9 @@ DEADLINES_S = {"vllm": 1800.0, "sglang": 1800.0, "trtllm": 3600.0}
 DEADLINE_S = 600.0
 """How long an engine may take from its start to its first token, unless told otherwise."""
 
+COUNTERS = {"llamacpp": "metrics", "sglang": "enable-metrics"}
+"""Flags added to lanes that are started by their flags: without them the server counts nothing."""
+
 _BIN = "bin"
 _CHILD_REFUSED = {"model": "the lane's model"}
 
@@ -100,6 +103,12 @@ def flags_of(lane: LanePlan) -> dict[str, Any]:
     return named({name: value for name, value in lane.flags.items() if name != _BIN}, engine)
 
 
+def added_words(engine: str, words: Sequence[str]) -> list[str]:
+    """Return what is added to an engine's words, unless they speak of it themselves."""
+    flag = COUNTERS.get(engine)
+    return [f"--{flag}"] if flag and flag not in flags_in(words, engine) else []
+
+
 def program_of(name: str, folder: Path, given: object = None) -> str | None:
     """Return a program's path: the one given, on PATH, or in `.venv-NAME` or `.venv` nearby.
 
@@ -139,9 +148,7 @@ def _llamacpp(lane: LanePlan, folder: Path) -> Recipe:
     if not router:
         is_file = path.endswith(".gguf") or Path(path).is_file() or "/" not in path
         words = ["--model" if is_file else "--hf-repo", path, *words]
-    if "metrics" not in given:
-        # Without it the server's own counters are missing; it costs nothing else.
-        words.append("--metrics")
+    words += added_words("llamacpp", words)
     # A router is asked by name; a single model answers to whatever name it lists.
     return _listening(lane, [program, *words], model=model if router else None)
 
@@ -167,8 +174,7 @@ def _sglang(lane: LanePlan, folder: Path) -> Recipe:
             "there, give flags.bin, or use a container or a url"
         )
     words = ENGINES["sglang"].to_argv(flags)
-    if "enable-metrics" not in flags_in(words, "sglang"):
-        words.append("--enable-metrics")
+    words += added_words("sglang", words)
     model = model_word(lane.model or "", folder)
     return _listening(lane, [program, "serve", "--model-path", model, *words])
 

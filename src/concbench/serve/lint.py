@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from concbench.engines.registry import ENGINES
 from concbench.engines.spec import Trap
 from concbench.plan.model import LanePlan
 from concbench.serve.enrich import static_facts
-from concbench.serve.launch import engine_of, flags_of
+from concbench.serve.launch import added_words, engine_of, flags_of
 from concbench.serve.recipes import RecipeFile, gaps, load_recipe
 from concbench.serve.words import flags_in
 
@@ -67,6 +68,9 @@ def lint_lane(
     Raises PlanError for a recipe that cannot be read or is another engine's.
     """
     told = static_lane(lane, folder)
+    if lane.engine is None and lane.url is not None and known is not None:
+        # Which engine it is, only the server could tell.
+        told = msgspec.structs.replace(told, engine=str(known.get("engine") or told.engine))
     argv = list(launch) if launch is not None else told.argv
     facts = {**told.known, **{k: v for k, v in (known or {}).items() if v is not None}}
     found: list[Finding] = []
@@ -75,7 +79,7 @@ def lint_lane(
         flags = told.flags if launch is None else flags_in(launch, told.engine)
         found += _against(lane, told, recipe, flags, runs=argv is not None)
     for trap in ENGINES[told.engine].traps(facts, argv, told.env, concurrency):
-        found.append(_of_trap(lane.name, trap, facts.get("engine_version")))
+        found.append(finding_of(lane.name, trap, facts.get("engine_version")))
     return found
 
 
@@ -120,7 +124,8 @@ def _against(
     ]
 
 
-def _of_trap(lane: str, trap: Trap, version: object) -> Finding:
+def finding_of(lane: str, trap: Trap, version: object) -> Finding:
+    """Return a trap as a finding, with the doubt that it would raise."""
     doubt = _FATAL if trap.group == "fatal" else _DOUBTS.get(trap.group, "not_comparable")
     evidence: dict[str, Any] = {"group": trap.group}
     if version is not None:
@@ -147,4 +152,4 @@ def _words(lane: LanePlan, engine: str, folder: Path) -> list[str] | None:
         "vllm": ["vllm", "serve", model],
         "sglang": ["sglang", "serve", "--model-path", model],
     }.get(engine, [])
-    return [*head, *words]
+    return [*head, *words, *added_words(engine, words)]

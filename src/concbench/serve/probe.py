@@ -32,6 +32,22 @@ Alive = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Patience:
+    """How a server that was not started here is waited for.
+
+    `refused` waits out refused connections too: some engines listen only once they are ready.
+    `say` is told once, in a line, what is waited for.
+    """
+
+    refused: bool = False
+    say: Callable[[str], None] = lambda _: None
+
+
+IMPATIENT = Patience()
+"""A refused connection is an error at once, and nobody is told of the wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """What is known of a server that was started here: its argv and what it has logged."""
 
@@ -113,10 +129,10 @@ def fill_facts(
 ) -> tuple[TargetFacts, dict[str, object]]:
     """Return the facts with what was found filled in, and what has no key of its own.
 
-    `facts_from` keeps the kind of source (`endpoint`, `log`, `argv`, …) without its path.
+    `facts_from` keeps the kind of source (`endpoint`, `log`, `argv`, …) of both, without its path.
     """
     known = {key: fact.value for key, fact in found.items() if key in _FACT_KEYS}
-    sources = {key: fact.source.partition(":")[0] for key, fact in found.items() if key in known}
+    sources = {key: fact.source.partition(":")[0] for key, fact in found.items()}
     filled = msgspec.structs.replace(facts, **known, facts_from={**facts.facts_from, **sources})
     return filled, {key: fact.value for key, fact in found.items() if key not in known}
 
@@ -161,18 +177,20 @@ def await_attached(
     alive: Alive | None = None,
     lane: str = "target",
     launch: Callable[[], Launch] = Launch,
+    patience: Patience = IMPATIENT,
 ) -> Met:
     """Wait while the server loads, then attach to it.
 
     With `alive` the server was started here: refused connections and missing paths are waited out
-    too, and its death ends the wait. Raises NotReady when it dies or the time is over, and what
-    `attach` raises otherwise.
+    too, and its death ends the wait. `patience` is for one that was not. Raises NotReady when it
+    dies or the time is over, and what `attach` raises otherwise.
     """
     url = parse_target(target)
     spec = by_name(engine) if engine else None
     http = Http(url.root, access)
     end_ns = now_ns() + int(deadline_s * 1e9)
     listening_ns = 0
+    told = False
     while True:
         if alive and (died := alive()):
             raise NotReady(died)
@@ -181,15 +199,17 @@ def await_attached(
             listening_ns = now_ns()
         waits = still_loading(answer, spec)
         if alive is None:
-            waits = waits and answer.status != 0
+            waits = waits and (answer.status != 0 or patience.refused)
         elif answer.status == 404:
             waits = True
         if not waits:
             break
+        said = _said(http, answer)
         if now_ns() > end_ns:
-            raise NotReady(
-                f"{url.root} was not ready after {deadline_s:g} s; last: {_said(http, answer)}"
-            )
+            raise NotReady(f"{url.root} was not ready after {deadline_s:g} s; last: {said}")
+        if not told:
+            told = True
+            patience.say(f"waiting up to {deadline_s:g} s for {url.root}, which says: {said}")
         sleep_s(POLL_S)
     ready_ns = now_ns()
     met = attach(target, access, model, engine, lane=lane, launch=launch())

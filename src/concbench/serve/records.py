@@ -122,12 +122,16 @@ class Record(Struct, kw_only=True):
             lane=self.lane,
             launch=Launch(self.spoken, lines),
         )
+        told = self.facts.facts_from
+        # What was known from files at the start was chosen over what the engine says of itself.
+        files = {name: source for name, source in told.items() if source == "file"}
         kept = {
-            name: getattr(self.facts, name)
+            name: value
             for name in TargetFacts.__struct_fields__
-            if getattr(met.facts, name) is None
+            if (value := getattr(self.facts, name)) is not None
+            and (getattr(met.facts, name) is None or name in files)
         }
-        sources = {**self.facts.facts_from, **met.facts.facts_from}
+        sources = {**told, **met.facts.facts_from, **files}
         kept |= {"launch": self.facts.launch, "facts_from": sources}
         facts = msgspec.structs.replace(met.facts, **kept)
         return replace(met, facts=facts, extra={**self.extra, **met.extra})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -14,10 +14,11 @@ from concbench.domain import TargetFacts
 from concbench.plan.model import LanePlan
 from concbench.serve import records
 from concbench.serve.attached import attach_lane
+from concbench.serve.dossier import Origin
 from concbench.serve.http import Access
-from concbench.serve.lane import start
+from concbench.serve.lane import RunningLane, start
 from concbench.serve.launch import deadline_s, recipe_of
-from concbench.serve.probe import Attached
+from concbench.serve.probe import IMPATIENT, Attached, Patience
 from concbench.serve.records import Record
 
 
@@ -70,6 +71,7 @@ def running_lane(
     *,
     wait_s: float | None = None,
     endpoint: Literal["chat", "completions"] = "chat",
+    patience: Patience = IMPATIENT,
 ) -> Iterator[ReadyLane]:
     """Yield the lane once it has given a token; stop it after, if it was started here.
 
@@ -81,7 +83,7 @@ def running_lane(
     if record is not None:
         yield RejoinedLane(record.attach(access), record)
     elif lane.url is not None:
-        with attach_lane(lane, access, log_path, limit_s, endpoint) as met:
+        with attach_lane(lane, access, log_path, limit_s, endpoint, patience) as met:
             yield met
     else:
         recipe = recipe_of(lane, Path(plan).parent).replaced(endpoint=endpoint)
@@ -89,6 +91,11 @@ def running_lane(
             yield started
 
 
-def extra_of(lane: ReadyLane) -> dict[str, Any]:
-    """Return what is known beyond `TargetFacts`, ready for JSON."""
-    return dict(lane.attached.extra)
+def origin_of(lane: ReadyLane, plan: LanePlan, folder: Path) -> Origin:
+    """Return how a lane of the plan came to run; `folder` is the plan's."""
+    if isinstance(lane, RejoinedLane):
+        record = lane.record
+        return Origin(record.spoken, record.env, record.cold_start, plan, folder)
+    if isinstance(lane, RunningLane):
+        return Origin(lane.recipe.spoken, lane.recipe.env, lane.cold_start, plan, folder)
+    return Origin(plan=plan, folder=folder)

@@ -6,19 +6,17 @@ Loading is done and timed here, before any measured request, so that no TTFT hol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from concbench.clock import now_ns, sleep_s
 from concbench.engines.llama_swap import CONCURRENCY_LIMIT
-from concbench.engines.reading import as_object, dig, positive
+from concbench.engines.reading import dig
 from concbench.engines.spec import Answer, Fact
 from concbench.errors import NotReady, TargetError, UsageError
-from concbench.serve.http import Access, Http, parse_json
+from concbench.serve.http import Access, parse_json
 from concbench.serve.probe import Attached, attach, fill_facts, still_loading
 from concbench.serve.readiness import wait_for_token
 
@@ -177,10 +175,11 @@ def ready_model(attached: Attached, access: Access, deadline_s: float) -> Attach
         return attached
     load_s = load(attached, attached.model, deadline_s)
     described = behind(attached, access)
-    extra = {**described.extra, "model_load_s": round(load_s, 4), "loaded": True}
+    known = {"model_load_s": Fact(round(load_s, 4), "measured"), "loaded": Fact(True, "endpoint")}
     if (limit := inflight_limit(attached)) is not None:
-        extra["inflight_limit"] = limit.value
-    return replace(described, extra=extra)
+        known["inflight_limit"] = limit
+    filled, more = fill_facts(described.facts, known)
+    return replace(described, facts=filled, extra={**described.extra, **more})
 
 
 def behind(attached: Attached, access: Access) -> Attached:
@@ -196,16 +195,10 @@ def behind(attached: Attached, access: Access) -> Attached:
     except TargetError:
         return attached
     sources = met.facts.facts_from
-    found = {
-        key: Fact(value, sources.get(key, "endpoint"))
-        for key in _BEHIND
-        if (value := getattr(met.facts, key)) is not None
-    }
-    upstream = {
-        "upstream_engine": met.spec.name,
-        "upstream_version": met.facts.engine_version,
-    }
-    return _filled(attached, found, {**met.extra, **upstream})
+    told = {key: getattr(met.facts, key) for key in _BEHIND} | dict(met.extra)
+    told |= {"upstream_engine": met.spec.name, "upstream_version": met.facts.engine_version}
+    found = {key: Fact(value, sources.get(key, "endpoint")) for key, value in told.items()}
+    return _filled(attached, found)
 
 
 def _behind_router(attached: Attached) -> Attached:
@@ -214,14 +207,20 @@ def _behind_router(attached: Attached) -> Attached:
     answers = {path: attached.http.get(path + query) for path in ("/props", "/slots")}
     answers["/v1/models"] = attached.answers["/v1/models"]
     told = attached.spec.describe(answers, None, ())
-    found = {key: fact for key, fact in told.items() if key in _BEHIND}
-    more = {key: fact.value for key, fact in told.items() if not hasattr(attached.facts, key)}
-    return _filled(attached, found, more)
+    more = {key: fact for key, fact in told.items() if not hasattr(attached.facts, key)}
+    return _filled(attached, {key: told[key] for key in _BEHIND if key in told} | more)
 
 
-def _filled(attached: Attached, found: Mapping[str, Fact], more: Mapping[str, Any]) -> Attached:
-    unknown = {k: fact for k, fact in found.items() if getattr(attached.facts, k) is None}
-    filled, _ = fill_facts(attached.facts, unknown)
+def _filled(attached: Attached, found: Mapping[str, Fact]) -> Attached:
+    """Return it with what is found added; what it told itself stands."""
+    unknown = {
+        key: fact
+        for key, fact in found.items()
+        if fact.value is not None
+        and getattr(attached.facts, key, None) is None
+        and key not in attached.extra
+    }
+    filled, more = fill_facts(attached.facts, unknown)
     return replace(attached, facts=filled, extra={**more, **attached.extra})
 
 
@@ -233,52 +232,3 @@ def inflight_limit(attached: Attached) -> Fact | None:
     if kind_of(attached) != LLAMA_SWAP:
         return None
     return Fact(CONCURRENCY_LIMIT, "default")
-
-
-def is_inflight_refusal(status: int, body: bytes) -> bool:
-    """Return whether an answer is llama-swap's 429 for too many requests in flight."""
-    if status != 429:
-        return False
-    answer = Answer(200, {}, body)
-    return bool(dig(as_object(answer), "error", "code") == "concurrency_limit")
-
-
-def probe_limit(attached: Attached, most: int, output_tok: int = 32) -> Fact | None:
-    """Find the limit by `most` short requests at once; None where none of them was refused.
-
-    Raises TargetError when requests fail for another reason.
-    """
-    path = attached.api_prefix + "/chat/completions"
-    body: dict[str, Any] = {
-        "model": attached.model,
-        "max_tokens": output_tok,
-        "messages": [{"role": "user", "content": "Count."}],
-    }
-
-    def one(_: int) -> Answer:
-        return Http(attached.root, attached.http.access).post_json(path, body, timeout_s=120.0)
-
-    with ThreadPoolExecutor(most) as pool:
-        answers = list(pool.map(one, range(most)))
-    refused = [answer for answer in answers if is_inflight_refusal(answer.status, answer.body)]
-    other = [answer for answer in answers if not answer.ok and answer not in refused]
-    if other:
-        raise TargetError(
-            f"{attached.root}{path} answered {other[0].status}: {attached.http.excerpt(other[0])}"
-        )
-    return Fact(most - len(refused), "endpoint:429") if refused else None
-
-
-def capped_message(limit: int, concurrency: int, source: str) -> str:
-    """Return the words of the doubt `concurrency_capped` for a proxy with a limit."""
-    how = "its default" if source == "default" else "seen"
-    return (
-        f"the proxy lets {limit} requests of a model in at once ({how}) and answers 429 to the "
-        f"rest: of {concurrency}, {concurrency - limit} were never running; raise the model's "
-        f"concurrencyLimit, or measure up to {limit}"
-    )
-
-
-def limit_in(extra: Mapping[str, Any]) -> int | None:
-    """Return the limit among a lane's further facts."""
-    return positive(extra.get("inflight_limit"))

@@ -126,5 +126,11 @@ def masked_env(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def masked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a lane's further facts; a command line among them has its keys hidden."""
+    words = extra.get("upstream_launch")
+    return {**extra, "upstream_launch": masked(words)} if isinstance(words, list) else dict(extra)
+
+
 def _parts(name: str) -> list[str]:
     return name.lower().lstrip("-").replace("_", "-").split("-")

@@ -36,10 +36,10 @@ def test_before_the_loop_is_steady_it_goes_on():
 
 
 @pytest.mark.parametrize(
-    ("request_s", "min_s", "first_s"), [(2.0, 30, 33.0), (10.0, 30, 83.0), (2.0, 60, 63.0)]
+    ("request_s", "min_s", "first_s"), [(2.0, 30, 33.0), (10.0, 30, 83.0), (2.0, 60, 63.0), (2.0, 1, 19.0)]
 )
-def test_the_first_look_waits_for_thirty_seconds_and_eight_requests(request_s, min_s, first_s):
-    answer = decide(loop(request_s=request_s), StopRule(0.01, 600, min_s), 20 * S)
+def test_the_first_look_waits_for_the_least_time_and_eight_requests(request_s, min_s, first_s):
+    answer = decide(loop(request_s=request_s), StopRule(0.01, 600, min_s), 15 * S)
     assert answer == Continue(first_s, None)
 
 

@@ -139,7 +139,7 @@ def test_closed_loop_that_was_too_short():
     assert isinstance(found, NoWindow)
 
 
-@pytest.mark.parametrize(("length_s", "nth", "times"), [(20, 2, "twice"), (4, 1, "once")])
+@pytest.mark.parametrize(("length_s", "nth", "times"), [(20, 2, "twice"), (5, 1, "once")])
 def test_a_loop_is_steady_from_the_second_finish_of_every_worker_on(length_s, nth, times):
     round_ = closed_loop(STEP, 4, 100, length_s * S)
     window = closed_window(round_, streams_of(round_))

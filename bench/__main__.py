@@ -15,6 +15,7 @@ ALL = (
     "tls",
     "repeatability",
     "coverage",
+    "accounting",
     "ten_thousand",
     "long_run",
 )

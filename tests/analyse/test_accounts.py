@@ -95,17 +95,30 @@ def test_counters_that_the_headline_needs():
 
 
 def test_a_restart_by_its_identity_and_by_what_failed():
-    told = watched(burst(ENGINE, 4, 200), lambda t, _: t, event("restarted", 2 * S))
-    result, doubts = judged(told)
-    nothing_of_the_servers(result)
-    assert doubts["server_restarted"].severity == "fatal"
-    assert "counters_unusable" not in doubts
     cut = [
         steady_stream(0, 20 * MS, 100, outcome="failed", end=2 * S, extra={"error": "reset"})
         for _ in range(4)
     ]
-    fell = watched(as_round(cut), lambda t, at: t if at < 2 * S else 0, event("reset", 2 * S))
-    assert "server_restarted" in judged(fell)[1]
+    for label in ("restarted", "reset"):
+        fell = watched(as_round(cut), lambda t, at: t if at < 2 * S else 0, event(label, 2 * S))
+        result, doubts = judged(fell)
+        assert doubts["server_restarted"].severity == "fatal"
+        assert "counters_unusable" not in doubts
+        assert (result.ledger.generated, result.server.output_tok_per_s) == (None, None)
+
+
+def test_a_restart_while_nothing_was_under_way():
+    round_ = watched(burst(ENGINE, 4, 200), lambda t, _: t, event("restarted", 6 * S))
+    assert judged(round_)[1]["server_restarted"].severity == "fatal"
+
+
+def test_requests_that_go_on_through_a_new_identity_show_that_only_the_books_began_anew():
+    result, doubts = judged(
+        watched(burst(ENGINE, 4, 200), lambda t, _: t, event("restarted", 2 * S))
+    )
+    nothing_of_the_servers(result)
+    assert "began anew" in doubts["counters_unusable"].message
+    assert "server_restarted" not in doubts
 
 
 def test_two_workers_answer_in_turn():
@@ -162,6 +175,33 @@ def test_cache_hits_beyond_the_template(hits, told):
     result, doubts = judged(watched(round_, lambda t, _: t, *rows), template_tok=40)
     assert result.server.cached_tok == hits
     assert ("prompt_cache_hit" in doubts) is told
+
+
+def test_cache_hits_are_held_against_what_was_looked_up():
+    """A request that was cut, or is somebody else's, is in the counters and in no answer."""
+    round_ = burst(ENGINE, 4, 200)
+    counted = {"prefix_hits_tok": 5 * 30, "prefix_queries_tok": 5 * 50}
+    rows = [
+        row(name, at, 7000 + grown)
+        for name, value in counted.items()
+        for at, grown in ((-100 * MS, 0), (5 * S, value))
+    ]
+    _, doubts = judged(watched(round_, lambda t, _: t, *rows), template_tok=12)
+    evidence = doubts["prompt_cache_hit"].evidence
+    assert (evidence["cached_tok"], evidence["prompt_tok"]) == (5 * 18, 5 * 38)
+    assert "47.4 %" in doubts["prompt_cache_hit"].message
+
+
+def test_llamacpps_counters_leave_cached_tokens_out():
+    round_ = burst(ENGINE, 4, 200)
+    counted = {"cached_tok": 4 * 20, "prompt_computed_tok": 4 * 30}
+    rows = [
+        row(name, at, grown)
+        for name, value in counted.items()
+        for at, grown in ((-100 * MS, 0), (5 * S, value))
+    ]
+    evidence = judged(watched(round_, lambda t, _: t, *rows))[1]["prompt_cache_hit"].evidence
+    assert (evidence["cached_tok"], evidence["prompt_tok"]) == (80, 200)
 
 
 def paused(end: int | None = None) -> Round:

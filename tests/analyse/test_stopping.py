@@ -36,10 +36,11 @@ def test_before_the_loop_is_steady_it_goes_on():
 
 
 @pytest.mark.parametrize(
-    ("request_s", "min_s", "first_s"), [(2.0, 30, 33.0), (10.0, 30, 83.0), (2.0, 60, 63.0)]
+    ("request_s", "min_s", "first_s"),
+    [(2.0, 30, 33.0), (10.0, 30, 83.0), (2.0, 60, 63.0), (2.0, 1, 19.0)],
 )
-def test_the_first_look_waits_for_thirty_seconds_and_eight_requests(request_s, min_s, first_s):
-    answer = decide(loop(request_s=request_s), StopRule(0.01, 600, min_s), 20 * S)
+def test_the_first_look_waits_for_the_least_time_and_eight_requests(request_s, min_s, first_s):
+    answer = decide(loop(request_s=request_s), StopRule(0.01, 600, min_s), 15 * S)
     assert answer == Continue(first_s, None)
 
 
@@ -118,3 +119,14 @@ def test_noise_that_outlasts_a_batch_widens_the_interval():
         assert found is not None
         widths.append(found.half_width())
     assert widths[0] > 3 * widths[1]
+
+
+def test_a_batch_that_holds_a_pause_and_the_most_tokens_does_not_explain_it_away():
+    times = np.arange(0, 40 * S, S // 10)
+    times[times > 20 * S] += 5 * S
+    tokens = np.full(times.size, 10.0)
+    tokens[(times > 19 * S) & (times < 26 * S)] += 1.0
+    issues = times[::10]
+    found = wave_spread(times, tokens.cumsum(), issues, 2)
+    assert found is not None
+    assert found.half_width() > 0.15

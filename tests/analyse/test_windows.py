@@ -139,6 +139,17 @@ def test_closed_loop_that_was_too_short():
     assert isinstance(found, NoWindow)
 
 
+@pytest.mark.parametrize(("length_s", "nth", "times"), [(20, 2, "twice"), (5, 1, "once")])
+def test_a_loop_is_steady_from_the_second_finish_of_every_worker_on(length_s, nth, times):
+    round_ = closed_loop(STEP, 4, 100, length_s * S)
+    window = closed_window(round_, streams_of(round_))
+    assert isinstance(window, Window)
+    ends = {w: sorted(r.end_ns for r in round_.requests if r.worker == w) for w in range(1, 5)}
+    assert window.start_ns == max(of_worker[nth - 1] for of_worker in ends.values())
+    assert window.end_ns == max(record.sent_ns for record in round_.requests)
+    assert f"finished {times}" in window.method
+
+
 def test_tokens_count_in_the_half_open_window():
     streams = streams_of(as_round([Reply(times=[0, 10, 10, 20], tokens=[1, 2, 3, 4])]))
     assert tokens_between(streams, 0, 10) == (5, 1)

@@ -15,11 +15,6 @@ from tests.servers import reference_server
 QUICK = ["--output-tokens", "60", "--min-s", "2", "--max-s", "20"]
 
 
-@pytest.fixture(autouse=True)
-def early_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concbench.analyse.stopping.FIRST_LOOK_S", 1.0)
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     with reference_server("--ttft-ms", "20", "--itl-ms", "5") as url:

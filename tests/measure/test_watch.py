@@ -15,11 +15,6 @@ TICK_NS = 50_000_000
 S = 1_000_000_000
 
 
-@pytest.fixture(autouse=True)
-def first_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concbench.analyse.stopping.FIRST_LOOK_S", 1.0)
-
-
 def view(generated: float | None) -> LiveView:
     return LiveView(0, 4.0, 0.0, generated, 100.0, 1, 0, 0)
 

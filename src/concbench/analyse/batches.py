@@ -71,10 +71,15 @@ def _spread(spans_s: Floats, tokens: Floats) -> Spread:
     by_time = spans_s - spans_s.mean()
     square = float(by_tokens @ by_tokens)
     slope = float(by_tokens @ by_time) / square if square > 0 else 0.0
+    # A token more at a batch's end takes a step's share of time: more than none, and less than
+    # tokens take on average, prefill included. Without these bounds one batch that holds a pause
+    # and by chance the most tokens would explain its own length away.
+    each_s = float(spans_s.sum() / tokens.sum())
+    slope = min(max(slope, 0.0), each_s)
     left = count - 2 if square > 0 else count - 1
     rest = by_time - slope * by_tokens
     noise = float(rest @ rest) / left / count * _lasting(rest)
-    surplus = slope - spans_s.sum() / tokens.sum()
+    surplus = slope - each_s
     ends = surplus**2 * square / (count - 1) / count**2
     total = noise + ends
     if total <= 0:

@@ -10,6 +10,7 @@ import numpy as np
 from concbench.analyse.counters import series
 from concbench.analyse.estimate import relative_half_width
 from concbench.analyse.evidence import Evidence
+from concbench.analyse.pauses import longest_pause
 from concbench.analyse.rates import batch_tok_per_s
 from concbench.analyse.severity import doubt
 from concbench.analyse.windows import Window
@@ -44,17 +45,35 @@ def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     if not unmet:
         return
     reached = "no interval" if width is None else f"± {100 * width:.2g} %"
+    pause_s, told = _pause(seen)
     yield doubt(
         "wide_interval",
         result.cell,
         f"the cell was ended by {ended_by or 'the number of rounds'} with {reached} where "
         f"± {100 * target:.2g} % was wanted: smaller differences cannot be seen. "
-        "Allow more rounds or time.",
+        f"{told or 'Allow more rounds or time.'}",
         {
             "half_width_pct": None if width is None else 100 * width,
             "target_pct": 100 * target,
             "ended_by": ended_by,
+            "pause_s": pause_s,
         },
+    )
+
+
+def _pause(seen: Evidence) -> tuple[float | None, str]:
+    """Return the longest pause of the whole server in seconds, and the words for it."""
+    found = [
+        (pause.length_s, (pause.start_ns - each.start_ns) / 1e9)
+        for each, part in zip(seen.rounds, seen.streams, strict=True)
+        if (pause := longest_pause(part)) is not None
+    ]
+    if not found:
+        return None, ""
+    length_s, at_s = max(found)
+    return length_s, (
+        f"No stream got a token for {length_s:.1f} s, {at_s:.1f} s into its round, and the rate "
+        "holds that pause: look at the engine's log and the host, then measure again."
     )
 
 

@@ -151,7 +151,7 @@ def _two_workers(round_: Round) -> bool:
 
 def _reset(round_: Round) -> bool:
     return not _two_workers(round_) and (
-        bool(events(round_.samples, RESET)) or _fell_at(round_) is not None
+        bool(events(round_.samples, RESET, RESTARTED)) or _fell_at(round_) is not None
     )
 
 
@@ -161,17 +161,22 @@ def _lost(round_: Round) -> bool:
 
 _CAUSES = {
     "two workers answer in turn, each with counters of its own": _two_workers,
-    "a counter fell while requests went on, as after a reset": _reset,
+    "the counters began anew while requests went on": _reset,
     "the observer died, so the server was not read to the end": _lost,
 }
 
 
 def _restarted(round_: Round) -> bool:
-    """Whether the server said so, or a counter fell and every request under way failed then."""
-    if events(round_.samples, RESTARTED):
-        return True
-    point = _fell_at(round_)
-    if point is None or _two_workers(round_):
+    """Whether another process answered, or a counter fell, and every request under way failed then.
+
+    Requests that go on through it show that the server which carries them did not restart, only
+    its books. Another process that came while nothing was under way is a restart.
+    """
+    if _two_workers(round_):
+        return False
+    told = next(iter(events(round_.samples, RESTARTED)), None)
+    point = _fell_at(round_) if told is None else Point(told.sent_ns, told.received_ns, 0.0)
+    if point is None:
         return False
     # Where the fall lies between two readings, the requests end between them too.
     before = max(
@@ -185,7 +190,7 @@ def _restarted(round_: Round) -> bool:
         and (record.end_ns is None or record.end_ns >= before)
     ]
     went_on = [record for record in under_way if record.outcome != "failed"]
-    return bool(under_way) and not went_on
+    return not went_on if told is not None else bool(under_way) and not went_on
 
 
 def _needs_counters(result: CellResult) -> bool:

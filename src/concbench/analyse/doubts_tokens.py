@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from concbench.analyse.evidence import Evidence
+from concbench.analyse.server import cache_use
 from concbench.analyse.severity import doubt
 from concbench.domain import Doubt, RequestRecord
 from concbench.result import CellResult
@@ -22,16 +23,14 @@ def prompt_cache_hit(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     """Prompt tokens from a cache, beyond the template that all prompts share.
 
     Not every server tells a request's cached tokens (vLLM does when asked to at its start), so
-    its counter stands in where no answer did.
+    its counters stand in where no answer did: hits ÷ queries, of all requests of the rounds.
     """
     known = [r for r in seen.ok if r.cached_tok is not None and r.prompt_tok]
     told = "usage" if known else "metrics"
-    if not known:
-        known = [r for r in seen.ok if r.prompt_tok]
     own = sum(max(0, (r.prompt_tok or 0) - seen.template_tok) for r in known)
     cached = sum(max(0, (r.cached_tok or 0) - seen.template_tok) for r in known)
-    if told == "metrics":
-        cached = max(0, (result.server.cached_tok or 0) - seen.template_tok * len(known))
+    if not known:
+        cached, own = _cache_by_counters(seen)
     if not own or cached < CACHE_SHARE * own:
         return
     yield doubt(
@@ -46,6 +45,23 @@ def prompt_cache_hit(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
             "told_by": told,
         },
     )
+
+
+def _cache_by_counters(seen: Evidence) -> tuple[int, int]:
+    """Return hits and queries without the template's share; zeros where they are not known.
+
+    How many requests the counters speak of follows from the prompts' mean length: those that were
+    cut are among them, and foreign ones. Without a counter of queries, those that got a token.
+    """
+    lengths = [r.prompt_tok for r in seen.ok if r.prompt_tok]
+    hits, queries = cache_use(seen.rounds)
+    if hits is None or not lengths:
+        return 0, 0
+    mean_tok = sum(lengths) / len(lengths)
+    if queries is None:
+        queries = round(mean_tok * sum(r.first_token_ns is not None for r in seen.records))
+    template_tok = seen.template_tok * queries / mean_tok
+    return max(0, round(hits - template_tok)), max(0, round(queries - template_tok))
 
 
 def prompts_not_distinct(seen: Evidence, result: CellResult) -> Iterator[Doubt]:

@@ -118,6 +118,21 @@ def total(rounds: Sequence[Round], name: str) -> int | None:
     return round(sum(known)) if known and len(known) == len(grown) else None
 
 
+def cache_use(rounds: Sequence[Round]) -> tuple[int | None, int | None]:
+    """Return prompt tokens found in the cache and looked up in it over all rounds.
+
+    Engines count differently: vLLM has a pair of counters; llama.cpp's and SGLang's live one of
+    prompt tokens leave the cached ones out. None is what is not told.
+    """
+    hits, queries = total(rounds, "prefix_hits_tok"), total(rounds, "prefix_queries_tok")
+    if hits is not None and queries is not None:
+        return hits, queries
+    cached, computed = total(rounds, "cached_tok"), total(rounds, "prompt_computed_tok")
+    if cached is not None and computed is not None:
+        return cached, cached + computed
+    return _either(cached, hits), total(rounds, "prompt_tok")
+
+
 def running_in(round_: Round, span: tuple[int, int]) -> list[float]:
     """Return how many requests the server ran, at its readings within a stretch (ns)."""
     found = between(points(round_.samples, "running"), *span)

@@ -1,8 +1,8 @@
 """When a sustained loop has run for long enough: a rule for repeated looks at a growing loop.
 
-The loop is looked at when its steady part has lasted the longest of 30 s, `min_s` and eight mean
-request times, and then at times that grow by a fourth each, so that there are few looks and every
-one sees much that the last did not. Stopping at the first interval that is narrow enough prefers
+The loop is looked at when its steady part has lasted the longer of `min_s` (30 s where nothing else
+is asked for) and eight mean request times, and then at times that grow by a fourth each, so that
+there are few looks and every one sees much that the last did not. Stopping at the first interval that is narrow enough prefers
 intervals that are narrow by chance: 95 % intervals then cover 91 to 96 %. So two successive looks
 must both be narrow enough, with which they cover 94 to 97 % (`bench.coverage`); a higher
 confidence for the decision alone, or fewer looks, did not help.
@@ -29,7 +29,7 @@ class LoopSoFar:
 
     `times_ns` (rising) and `tokens` (all tokens until then, from the loop's reads or from the
     server's counter) are ticks, `issues_ns` the times at which requests were sent. `steady_ns` is
-    when every worker had finished once, None until then; `request_s` the mean request time.
+    when every worker had finished twice, None until then; `request_s` the mean request time.
     """
 
     workers: int
@@ -76,7 +76,7 @@ def decide(loop: LoopSoFar, rule: StopRule, now_ns: int) -> Continue | Stop:
         following_s = elapsed_s + max(1.0, loop.request_s)
         return _unless_over(rule, elapsed_s, following_s, None)
     before_s = (loop.steady_ns - loop.began_ns) / NS
-    first_s = max(FIRST_LOOK_S, rule.min_s, MIN_BATCHES * loop.request_s)
+    first_s = max(rule.min_s, MIN_BATCHES * loop.request_s)
     steady_s = elapsed_s - before_s
     if steady_s < first_s:
         return _unless_over(rule, elapsed_s, before_s + first_s, None)

@@ -1,9 +1,15 @@
 """Steady windows of bursts and closed loops, found from events and never from a rate.
 
 Burst: (max f, min l], in which all N decode, f and l being a stream's first and last token
-event: decode@N. Closed loop: from the moment every worker has finished once until the last
+event: decode@N. Closed loop: from the moment every worker has finished twice until the last
 issue, tokens counted by arrival: sustained@N. A window chosen by the metric that it reports
 would be biased towards it, so no level detector is used.
+
+Why twice: all first requests start together, so the wave after them is one too, and a window that
+begins when every worker has finished once begins at the same point of that wave in every round.
+Where half of a request is prefill its rate is 0.26 % too high, small beside one round's own spread
+and yet enough for intervals over four rounds to hold the truth in 84 % instead of 95 % of studies;
+from the second finish on it is 0.06 % and 97 % (`bench.coverage`).
 """
 
 from __future__ import annotations
@@ -123,30 +129,41 @@ def burst_window(
 
 
 def closed_window(round_: Round, streams: Sequence[Stream]) -> Window | NoWindow:
-    """Return the window of a closed loop in which every worker is past its first request."""
+    """Return the window of a closed loop in which every worker is past its second request.
+
+    Past its first where the loop was too short for two; the method says which.
+    """
     n = round_.cell.concurrency
     curve = decoding(streams)
     mean = _decoding_mean(curve)
-    finished: dict[int, int] = {}
-    for record in round_.requests:
-        finished.setdefault(record.worker, -1)
-        if record.outcome == "ok" and record.end_ns is not None:
-            earlier = finished[record.worker]
-            finished[record.worker] = record.end_ns if earlier < 0 else min(earlier, record.end_ns)
-    idle = sum(end < 0 for end in finished.values()) + max(0, n - len(finished))
-    if idle or not finished:
+    ends = _ends_of_workers(round_)
+    idle = sum(not found for found in ends) + max(0, n - len(ends))
+    if idle or not ends:
         return NoWindow(f"{idle or n} of {n} workers never finished a request", mean)
-    low = max(finished.values())
+    low = max(found[0] for found in ends)
     high = max(record.sent_ns or 0 for record in round_.requests)
     if high <= low:
         return NoWindow("the loop ended before every worker had finished one request", mean)
-    tokens, instants = tokens_between(streams, low, high)
-    length = _mean_request_ns(round_, streams)
+    length, times = _mean_request_ns(round_, streams), "once"
     if high - low < length:
         return NoWindow("the loop held less than one request time after its ramp", mean)
-    method = "every worker finished once to the last issue, tokens by arrival"
+    second = max(found[1] if len(found) > 1 else high for found in ends)
+    if high - second >= length:
+        low, times = second, "twice"
+    tokens, instants = tokens_between(streams, low, high)
+    method = f"every worker finished {times} to the last issue, tokens by arrival"
     spread = loop_spread(round_, streams, low, high)
     return _checked(round_, curve, (low, high), tokens, instants, n, "sustained", method, spread)
+
+
+def _ends_of_workers(round_: Round) -> list[list[int]]:
+    """Return the ends of each worker's answered requests, in order; empty where there is none."""
+    ends: dict[int, list[int]] = {}
+    for record in round_.requests:
+        found = ends.setdefault(record.worker, [])
+        if record.outcome == "ok" and record.end_ns is not None:
+            found.append(record.end_ns)
+    return [sorted(found) for found in ends.values()]
 
 
 def loop_spread(

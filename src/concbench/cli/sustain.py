@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=options.checked(parse_duration),
         default=30.0,
         metavar="S",
-        help="the shortest steady part, never under 30 s or 8 request times (default 30)",
+        help="the shortest steady part, never under 8 request times (default 30)",
     )
     options.add_rounds(parser, default=1, growing=False)
     options.add_idle(parser)

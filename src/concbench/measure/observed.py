@@ -35,9 +35,13 @@ def observing(
     `log` is the engine's log file, or a command that follows it. `engine_pids` are the roots of
     the engine's processes, where it runs on this machine.
     """
+    inner = session.inner
     job = job_for(
-        session.spec,
+        session.spec if inner is None else inner.spec,
         session.http.base_url,
+        prefix="" if inner is None else inner.prefix,
+        query="" if inner is None else inner.query,
+        proxy=session.spec,
         api_key=access.api_key,
         ca=access.ca,
         insecure=access.insecure,
@@ -71,7 +75,8 @@ def samples(session: Session, since: int | None) -> list[ServerSample]:
     if session.observer is None or since is None:
         return []
     try:
-        return session.observer.samples(since, session.spec)
+        inner = session.inner
+        return session.observer.samples(since, session.spec if inner is None else inner.spec)
     except _BROKEN:
         return []
 

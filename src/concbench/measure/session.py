@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from concbench.clock import now_ns, sleep_s
 from concbench.domain import Cell, RequestRecord, Round, StampKind, TargetFacts, Workload
+from concbench.engines.registry import ENGINES
 from concbench.engines.spec import EngineSpec
 from concbench.errors import (
     ConcbenchError,
@@ -41,6 +42,7 @@ from concbench.plan.prompts import (
 )
 from concbench.serve.http import Access, Http
 from concbench.serve.probe import Attached
+from concbench.serve.swap import LLAMA_SWAP, ROUTER, kind_of
 
 PACE_TOK = 24
 """Output tokens of the request that finds the pace of decoding."""
@@ -57,6 +59,26 @@ class StillLoading(NotReady):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """The engine behind a proxy: its pages lie below `prefix`, or are asked for with `query`."""
+
+    spec: EngineSpec
+    prefix: str = ""
+    query: str = ""
+
+    @classmethod
+    def of(cls, attached: Attached) -> Inner | None:
+        """Return what is behind an attached server; None where it is the engine itself."""
+        if kind_of(attached) == ROUTER:
+            model = quote(attached.model, safe="")
+            return cls(attached.spec, query=f"?model={model}&autoload=false")
+        upstream = attached.extra.get("upstream_engine")
+        if kind_of(attached) != LLAMA_SWAP or upstream not in ENGINES:
+            return None
+        return cls(ENGINES[upstream], prefix=f"/upstream/{quote(attached.model)}")
+
+
 @dataclass(slots=True)
 class Session:
     """One lane, ready. `template_tok` is what chat template and BOS add to every prompt.
@@ -64,9 +86,10 @@ class Session:
     `step_ns` is the time between tokens of one request alone, `prefill_ns` its time to the first;
     `first_request` is the very first request of this session, measured on its own.
     `bytes_per_tok` is what one more output token adds to an answer, 0 where that is not known.
-    `observer` watches the server while it is set; `carrier` carries the rounds' load. `dossier` is
-    what the study keeps of the lane beyond its facts, `loading_wait_ns` how long the first request
-    may be answered with 502, 503 or 504.
+    `observer` watches the server while it is set; `carrier` carries the rounds' load. Behind a
+    proxy or router `inner` says which engine it is and where it tells of itself. `dossier` is what
+    the study keeps of the lane beyond its facts, `loading_wait_ns` how long the first request may
+    be answered with 502, 503 or 504.
     """
 
     lane: str
@@ -87,6 +110,7 @@ class Session:
     next_prompt: int = 0
     observer: Observer | None = None
     carrier: Carrier = field(default_factory=Carrier)
+    inner: Inner | None = None
     alive: Callable[[], str | None] = lambda: None
     dossier: dict[str, object] = field(default_factory=dict)
     loading_wait_ns: int = LOADING_WAIT_NS
@@ -142,6 +166,7 @@ def open_session(attached: Attached, access: Access, ask_options: dict[str, obje
         ask=ask,
         stamp=stamps.available(),
         tokenizer=ServerTokenizer.of(attached),
+        inner=Inner.of(attached),
     )
 
 

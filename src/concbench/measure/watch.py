@@ -7,6 +7,7 @@ out by `analyse.stopping`, at the few looks that it asks for.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from concbench.analyse.stopping import Continue, LoopSoFar, StopRule, decide
 from concbench.load.generator import Progress
 from concbench.load.script import Done
 from concbench.observe.observer import LiveView
+
+RAMP_REQUESTS = 2
+"""So many requests of every worker are the ramp; see `analyse.windows`."""
 
 STALL_S = 10.0
 GIVE_UP_S = 10.0
@@ -71,7 +75,8 @@ class Watch:
         self._bytes_per_tok = bytes_per_tok
         self._live = live
         self._on_look = on_look
-        self._finished: set[int] = set()
+        self._finished: Counter[int] = Counter()
+        self._twice = 0
         self._requests = 0
         self._request_ns = 0.0
         self._failures = 0
@@ -100,7 +105,8 @@ class Watch:
             self._failures += 1
             return
         self._failures = 0
-        self._finished.add(worker)
+        self._finished[worker] += 1
+        self._twice += self._finished[worker] == RAMP_REQUESTS
         if whole:
             self._requests += 1
             self._request_ns += (took_ns - self._request_ns) / self._requests
@@ -108,7 +114,7 @@ class Watch:
     def tick(self, progress: Progress, start_ns: int) -> bool:
         """Look at the counts; return whether the loop is to end now."""
         now_ns = start_ns + progress.elapsed_ns
-        if self._steady_ns is None and len(self._finished) >= self._workers:
+        if self._steady_ns is None and self._twice >= self._workers:
             self._steady_ns = now_ns
         self._at_ns.append(now_ns)
         self._received.append(progress.received_bytes)

@@ -57,7 +57,7 @@ def counter_events(readings: Sequence[Reading]) -> Iterator[ServerSample]:
         return
     counted = _counted(readings)
     falls = [(old, new) for old, new in pairwise(counted) if new[2] < old[2]]
-    if len(falls) > 1 and two_series([value for _, _, value in counted]):
+    if len(falls) > 1 and not turns and two_series([value for _, _, value in counted]):
         first = falls[0][1]
         switches = 2 * len(falls)
         yield event(TWO_WORKERS, first[0], first[1], float(switches))

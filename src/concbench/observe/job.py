@@ -64,16 +64,20 @@ def job_for(
     own: Mapping[str, Sequence[int]] | None = None,
     local: bool = True,
     prefix: str = "",
+    query: str = "",
+    proxy: EngineSpec | None = None,
 ) -> Job:
     """Return the usual job for an engine: its metrics page, slots, list of requests, log.
 
     `log` is a file or a command whose output is the log. `local` says whether the engine runs on
     this machine: of another one's neighbours this machine's GPUs know nothing. `prefix` comes
-    before every path (`/upstream/MODEL` behind llama-swap).
+    before the engine's own paths (`/upstream/MODEL` behind llama-swap) and `query` after them
+    (`?model=MODEL` at a router). `proxy` is what stands before the engine: its list of requests is
+    at the root.
     """
 
     def under(path: str | None) -> str | None:
-        return None if path is None else prefix + path
+        return None if path is None else prefix + path + query
 
     return Job(
         base_url=root.rstrip("/"),
@@ -81,7 +85,7 @@ def job_for(
         headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
         metrics_path=under(spec.metrics_path),
         slots_path=under(SLOTS_PATHS.get(spec.name)),
-        activity_path=under(ACTIVITY_PATHS.get(spec.name)),
+        activity_path=ACTIVITY_PATHS.get((proxy or spec).name),
         log_file=str(log) if isinstance(log, Path) else None,
         log_offset=log_offset,
         log_command=None if log is None or isinstance(log, Path) else list(log),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _BLOCKED = BlockingIOError
 _AUTO_TICK_NS = 200_000
 _AUTO_TICK_STREAMS = 64
+_WORKERS_APART_NS = 1_500_000_000
 
 
 class Server:
@@ -54,6 +55,15 @@ class Server:
         )
         self.net = Network(self, coalesce_ns=options.coalesce_ns)
         self.port = 0
+        # What happens once by a timer can be asked for at any time: a test need not guess when.
+        self._on_demand = {
+            "/truth/stall": self._stall,
+            "/truth/reset-counters": self._reset_counters,
+            "/truth/preempt": self._preempt,
+        }
+        # Processes behind one port do not begin at the same moment.
+        for index, books in enumerate(self.state.workers):
+            books.began_ns = index * _WORKERS_APART_NS
         self._chunk_tok = options.pace.tokens_per_chunk
         self._phrases = phrases(self._chunk_tok)
         # TLS writes raise their own exceptions and the proxy must see the bytes: no short cut.
@@ -104,6 +114,11 @@ class Server:
         now = now_ns()
         if request.path.startswith("/truth"):
             self.state.truth.blocked_writes = self.net.blocked_writes
+            happen = self._on_demand.get(request.path) if request.method == "POST" else None
+            if happen is not None:
+                happen(now)
+                self._reply(conn, request, Reply(200, b'{"done":true}'))
+                return
             self._reply(conn, request, truth_page(self.state, request, now))
             if request.method == "POST":
                 self.net.blocked_writes = 0

@@ -56,6 +56,17 @@ class Display:
         else:
             self._console.print(text, soft_wrap=True)
 
+    def line(self, text: str) -> None:
+        """Print a line that stays, above the bar where there is one."""
+        if not self.quiet:
+            self._console.print(text, soft_wrap=True, markup=False)
+
+    def tick(self, text: str) -> None:
+        """Count a round on the bar; nothing where there is none."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, advance=1, description=text)
+            self._bar.refresh()
+
     def finished(self, done: Round) -> None:
         """Count a round."""
         took_s = (done.end_ns - done.start_ns) / 1e9

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -64,7 +65,8 @@ class Session:
     `step_ns` is the time between tokens of one request alone, `prefill_ns` its time to the first;
     `first_request` is the very first request of this session, measured on its own.
     `bytes_per_tok` is what one more output token adds to an answer, 0 where that is not known.
-    `observer` watches the server while it is set; `carrier` carries the rounds' load.
+    `observer` watches the server while it is set; `carrier` carries the rounds' load. `extra` is
+    what is known of the server beyond `TargetFacts`.
     """
 
     lane: str
@@ -86,6 +88,7 @@ class Session:
     observer: Observer | None = None
     carrier: Carrier = field(default_factory=Carrier)
     alive: Callable[[], str | None] = lambda: None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def prompts(
         self, n: int, target_tok: int, kind: str, seed: int, *, same: bool = False
@@ -138,6 +141,7 @@ def open_session(attached: Attached, access: Access, ask_options: dict[str, obje
         ask=ask,
         stamp=stamps.available(),
         tokenizer=ServerTokenizer.of(attached),
+        extra=attached.extra,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from concbench.engines.llamacpp_words import DIALECT
+from concbench.engines.spelling import canonical
 from concbench.errors import UsageError
 from concbench.measure.observed import observing
 from concbench.measure.session import Session, calibrate, open_session, with_first_request
@@ -20,6 +22,7 @@ from concbench.serve.attached import local_pids
 from concbench.serve.embedded import start_embedded
 from concbench.serve.enrich import enriched
 from concbench.serve.http import Access
+from concbench.serve.launch import varied
 from concbench.serve.probe import await_attached
 from concbench.serve.running import running_lane
 from concbench.serve.swap import LOAD_DEADLINE_S, ready_model
@@ -37,7 +40,10 @@ DEFAULT_PLANS = ("plan.toml", "concbench.toml")
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """How to reach a target and what every request has in common."""
+    """How to reach a target and what every request has in common.
+
+    `flags` are the engine's, set for this occasion: of the embedded engine or a lane started here.
+    """
 
     target: str
     access: Access
@@ -47,6 +53,7 @@ class TargetOptions:
     seed: int = 0
     plan: Path | None = None
     wait_s: float | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_embedded(target: str) -> bool:
@@ -72,7 +79,9 @@ def ready(
     """
     found = None if is_embedded(options.target) else find_lane(options.target, options.plan)
     if found is not None:
-        with _lane_session(*found, options, log_folder) as session:
+        lane, plan = found
+        lane = varied(lane, options.flags) if options.flags else lane
+        with _lane_session(lane, plan, options, log_folder) as session:
             yield session
         return
     if not is_embedded(options.target):
@@ -86,14 +95,33 @@ def ready(
             yield _prepared(session, options)
         return
     log_folder.mkdir(parents=True, exist_ok=True)
-    with start_embedded(slots, context_tok, log_folder / "embedded.log") as lane:
-        session = open_session(lane.attached, Access(), dict(options.ask))
-        session.alive = lane.alive
-        session.facts = lane.facts
-        pids = local_pids(lane.attached.root)
-        with observing(session, Access(), log=lane.log_path, engine_pids=pids):
+    size, flags = embedded_size(options.flags, slots, context_tok)
+    with start_embedded(*size, log_folder / "embedded.log", flags) as started:
+        session = open_session(started.attached, Access(), dict(options.ask))
+        session.alive = started.alive
+        session.facts = started.facts
+        pids = local_pids(started.attached.root)
+        with observing(session, Access(), log=started.log_path, engine_pids=pids):
             yield _prepared(session, options)
-    session.facts = msgspec.structs.replace(session.facts, teardown=lane.facts.teardown)
+    session.facts = msgspec.structs.replace(session.facts, teardown=started.facts.teardown)
+
+
+def embedded_size(
+    flags: Mapping[str, Any], slots: int, context_tok: int
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Return (slots, context a slot in tokens) of the embedded engine, and the other flags.
+
+    `parallel` and `ctx-size`, which is the whole context over all slots, stand before the defaults
+    given. Raises UsageError for values that are no whole numbers from 1.
+    """
+    named = {canonical(name, DIALECT): value for name, value in flags.items()}
+    for name in ("parallel", "ctx-size"):
+        value = named.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name}={value}: expected a whole number of at least 1")
+    parallel = named.pop("parallel", slots)
+    whole = named.pop("ctx-size", parallel * context_tok)
+    return (parallel, max(1, whole // parallel)), named
 
 
 def find_lane(target: str, plan: Path | None) -> tuple[LanePlan, Plan] | None:

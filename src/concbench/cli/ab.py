@@ -232,7 +232,8 @@ def pair_lines(
         where = f"N = {row.concurrency}"
         where += f" at {row.context_tok:,}" if len(contexts) > 1 else ""
         ratio = "" if row.ratio is None else f" {ratio_estimate(row.ratio)}"
-        said.append(f"{where} {word(row)}{ratio}")
+        why = f" ({row.why})" if row.verdict in ("invalid", "drifted") and row.why else ""
+        said.append(f"{where} {word(row)}{ratio}{why}")
     noun = "pair" if pairs == 1 else "pairs"
     first = f"after {pairs} {noun} it would be: {' · '.join(said) or 'nothing yet'}"
     ahead = [number for number in looks if number > pairs]

@@ -20,6 +20,7 @@ from concbench.plan.model import Plan
 from concbench.serve import records
 from concbench.serve.launch import flags_of, varied
 from concbench.serve.urls import looks_like_url
+from concbench.serve.words import named
 from concbench.store.read import open_study
 
 OWN_KEYS = {
@@ -124,7 +125,7 @@ def spec(target: str, plan: Path | None, args: Namespace, flags: Mapping[str, An
     started: Upkeep = "kept" if args.both_up else "fresh"
     if is_embedded(target):
         name = Variant(lane="embedded", flags=dict(flags)).name
-        return SideSpec(name, target, plan, started, flags, flags)
+        return SideSpec(name, target, plan, started, flags, named(flags, "llamacpp"))
     found = find_lane(target, plan)
     if found is None:
         if flags:

@@ -250,6 +250,8 @@ def _obstacle(seen: _Seen) -> tuple[str, str] | None:
     rest = [name for name in given.unlike if name not in given.accepted]
     if rest:
         return "not_comparable", unlike_reason(rest)
+    if not given.pairs:
+        return "inconclusive", "no pair is complete"
     if not seen.logs:
         return "invalid", "no pair has a value above 0 on both sides"
     middle = sum(seen.logs) / len(seen.logs)

@@ -7,23 +7,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from concbench.analyse.gate import Gated, gate, parse_gate, passes
-from concbench.analyse.unlike import ACCEPTABLE
-from concbench.cli import options
+from concbench.analyse.gate import gate, passes
+from concbench.cli import gating
 from concbench.domain import Doubt
-from concbench.errors import OutputUnusable, UsageError
-from concbench.result import Result, VerdictResult
-
-FAILED = 5
-
-
-def accepted(text: str) -> list[str]:
-    """Parse names of what may differ. Raises ValueError for a name that is none."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in ACCEPTABLE:
-            raise ValueError(f"{name!r} is none of {', '.join(ACCEPTABLE)}")
-    return names
+from concbench.errors import UsageError
+from concbench.result import Result
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -35,34 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="STUDY",
         help="a study with several lanes, two studies (the first is A), or a table of figures",
     )
-    parser.add_argument(
-        "--accept",
-        type=options.checked(accepted),
-        default=[],
-        metavar="NAME,…",
-        help=f"what may differ between the sides: {', '.join(ACCEPTABLE)}",
-    )
-    group = parser.add_argument_group("gate")
-    group.add_argument(
-        "--gate",
-        type=options.checked(parse_gate),
-        metavar="5%",
-        help="exit 5 where B is shown to be worse than A by more, or there is no verdict",
-    )
-    group.add_argument(
-        "--inconclusive",
-        choices=["fail", "pass"],
-        default="fail",
-        help="what the gate makes of an interval that leaves it open (default fail)",
-    )
-    group.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="what the gate looks at (default the rate: steady, else batch)",
-    )
-    group.add_argument("--junit", type=Path, metavar="FILE", help="write verdicts as JUnit XML")
+    gating.add_accept(parser)
+    gating.add_gate(parser)
     group = parser.add_argument_group("baseline")
     group.add_argument("--baseline", metavar="NAME", help="compare with the study saved as NAME")
     group.add_argument(
@@ -92,21 +54,18 @@ def run(args: Namespace) -> int:
         print(f"{studies[0]} is the baseline {args.save_baseline}")
         return 0
     result = compared(studies, args.accept)
-    gated = gate(_gated_rows(result, args.metric), args.gate) if args.gate else []
+    gated = gate(gating.gated_rows(result, args.metric), args.gate) if args.gate else []
     deliver(args, result)
-    if args.junit:
-        from concbench.report.junit import to_junit
-
-        _write(args.junit, to_junit(result, gated).encode())
+    gating.write_junit(args, result, gated)
     if args.gate is None:
         if args.save_baseline:
             baselines.save(args.save_baseline, studies[-1])
         return exit_code(result)
     passed = passes(gated, inconclusive_passes=args.inconclusive == "pass")
-    _say_gate(args, gated, passed=passed)
+    gating.say_gate(args, gated, passed=passed)
     if passed and args.save_baseline:
         baselines.save(args.save_baseline, studies[-1])
-    return 0 if passed else FAILED
+    return 0 if passed else gating.FAILED
 
 
 def compared(studies: Sequence[Path], accept: Sequence[str]) -> Result:
@@ -137,11 +96,20 @@ def _judged(studies: Sequence[Path], accept: Sequence[str], gone: Collection[str
     """Return verdicts over the lanes of the studies; `gone` instead of the retracted rounds."""
     from concbench.analyse.compare import compare
     from concbench.analyse.toldcompare import compare_told
-    from concbench.cli.judging import add_outcome, gone_of, parties_of, renamed
+    from concbench.cli.judging import (
+        COMPARING,
+        accepted_of,
+        add_outcome,
+        gone_of,
+        parties_of,
+        renamed,
+    )
     from concbench.cli.study import result_of
     from concbench.store.read import open_study
 
     readers = [open_study(path) for path in studies]
+    if len(readers) == 1 and readers[0].record.command in COMPARING:
+        accept = accept or accepted_of(readers[0])
     if len(readers) == 2 and readers[0].record.study == readers[1].record.study:
         raise UsageError(f"{studies[0]} and {studies[1]} are the same study")
     results = [result_of(path, gone) for path in studies]
@@ -220,21 +188,6 @@ def _other_machine(a: Result, b: Result) -> list[Doubt]:
     return [doubt("not_comparable", None, message, {"fingerprints": list(prints)})]
 
 
-def _gated_rows(result: Result, metrics: Sequence[str]) -> list[VerdictResult]:
-    """Return the verdicts that the gate looks at. Raises UsageError for a metric that is not there.
-
-    The rate by default: a latency's tail is too noisy to fail a build by unless it is asked for.
-    """
-    from concbench.analyse.runvalues import RATES
-
-    known = list(dict.fromkeys(row.metric for row in result.verdicts))
-    wanted = list(metrics) or [name for name in known if name in RATES][:1] or known[:1]
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"--metric {name}: compared here are {', '.join(known)}")
-    return [row for row in result.verdicts if row.metric in wanted]
-
-
 def deliver(args: Namespace, result: Result) -> None:
     """Show the comparison and write what was asked for."""
     from rich.console import Console
@@ -251,28 +204,10 @@ def deliver(args: Namespace, result: Result) -> None:
             sys.stdout.buffer.write(make())
             sys.stdout.buffer.flush()
         elif where:
-            _write(Path(where), make())
+            gating.write(Path(where), make())
     if args.html:
         from concbench.report.html import write_html
 
         write_html(result, args.html)
     if not args.quiet:
         render_comparison(result, Console(stderr="-" in texts, highlight=False))
-
-
-def _say_gate(args: Namespace, gated: Sequence[Gated], *, passed: bool) -> None:
-    """Say what the gate found, on stderr where stdout is taken."""
-    if args.quiet:
-        return
-    out = sys.stderr if "-" in (args.md, args.json) else sys.stdout
-    for one in gated:
-        print(f"gate  N = {one.row.concurrency}: {one.decision}, {one.reason}", file=out)
-    verdict = "passed" if passed else "FAILED"
-    print(f"gate {100 * args.gate:g} % {verdict}", file=out)
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise OutputUnusable(f"cannot write {path}: {error.strerror}") from None

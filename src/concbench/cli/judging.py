@@ -9,12 +9,12 @@ import msgspec
 
 from concbench.analyse.compare import Outcome, Party, compare
 from concbench.analyse.pairing import runs_of
-from concbench.analyse.runvalues import CellKey, RoundValues, round_values
+from concbench.analyse.runvalues import BATCH, CellKey, RoundValues, round_values
 from concbench.analyse.study import COMPANIONS
 from concbench.analyse.told import with_told
 from concbench.domain import Doubt, TargetFacts
 from concbench.report.build import build_view
-from concbench.result import CellResult, Result
+from concbench.result import CellResult, Result, VerdictResult
 from concbench.store.read import StudyReader
 
 COMPARING = frozenset({"ab"})
@@ -38,10 +38,56 @@ def completed(
         result = with_told(result, told)
     if reader.record.command in COMPARING:
         add_outcome(result, compare(parties_of(reader, result, gone), accepted_of(reader)))
+        layout = next(iter(reader.notes("ab")), {})
+        result.verdicts = result.verdicts or undecided(layout)
+        result.payload = {"ab": course_of(reader)}
     if rejudge is not None:
         add_past(result, rejudge)
         result.corrections += amendments_of(reader)
     return result
+
+
+def undecided(layout: Mapping[str, Any]) -> list[VerdictResult]:
+    """Return a verdict for each cell of a comparison in which not even one pair was begun."""
+    a, b = str(layout.get("a")), str(layout.get("b"))
+    return [
+        VerdictResult(
+            metric=BATCH,
+            better="higher",
+            a=a,
+            b=b,
+            cell_a="",
+            cell_b="",
+            concurrency=level,
+            context_tok=context,
+            ratio=None,
+            verdict="inconclusive",
+            why="no pair is complete",
+        )
+        for context in layout.get("contexts", ())
+        for level in layout.get("levels", ())
+    ]
+
+
+def course_of(reader: StudyReader) -> dict[str, Any]:
+    """Return how a comparison went: `a`, `b`, `looks`, `order` of the completed runs (`ABBA…`),
+    `pairs` complete, `ended_by`, and `crashes` with what each came to.
+    """
+    layout = next(iter(reader.notes("ab")), {})
+    runs = runs_of(reader.notes("ab_run"))
+    ends = reader.notes("ab_end")
+    halves = [run.pair for run in runs if run.pair is not None]
+    return {
+        "a": layout.get("a"),
+        "b": layout.get("b"),
+        "looks": layout.get("looks"),
+        "order": "".join(run.letter for run in runs),
+        "pairs": sum(halves.count(pair) == 2 for pair in set(halves)),
+        "ended_by": ends[-1].get("ended_by") if ends else None,
+        "crashes": [
+            {"cell": line.cell, "why": line.why} for line in reader.log if line.event == "failed"
+        ],
+    }
 
 
 def add_outcome(result: Result, outcome: Outcome) -> None:

@@ -24,7 +24,7 @@ class Display:
     def __enter__(self) -> Display:
         if not self.quiet and sys.stderr.isatty():
             self._bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.completed}/{task.total} rounds"),
                 TimeRemainingColumn(),
@@ -54,7 +54,18 @@ class Display:
             self._bar.update(self._task, description=text)
             self._bar.refresh()
         else:
-            self._console.print(text, soft_wrap=True)
+            self._console.print(text, soft_wrap=True, markup=False)
+
+    def line(self, text: str) -> None:
+        """Print a line that stays, above the bar where there is one."""
+        if not self.quiet:
+            self._console.print(text, soft_wrap=True, markup=False)
+
+    def tick(self, text: str) -> None:
+        """Count a round on the bar; nothing where there is none."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, advance=1, description=text)
+            self._bar.refresh()
 
     def finished(self, done: Round) -> None:
         """Count a round."""

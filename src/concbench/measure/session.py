@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -89,7 +90,8 @@ class Session:
     `observer` watches the server while it is set; `carrier` carries the rounds' load. Behind a
     proxy or router `inner` says which engine it is and where it tells of itself. `dossier` is what
     the study keeps of the lane beyond its facts, `loading_wait_ns` how long the first request may
-    be answered with 502, 503 or 504.
+    be answered with 502, 503 or 504. `extra` is what is known of the server beyond
+    `TargetFacts`.
     """
 
     lane: str
@@ -114,6 +116,7 @@ class Session:
     alive: Callable[[], str | None] = lambda: None
     dossier: dict[str, object] = field(default_factory=dict)
     loading_wait_ns: int = LOADING_WAIT_NS
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def prompts(
         self, n: int, target_tok: int, kind: str, seed: int, *, same: bool = False
@@ -167,6 +170,7 @@ def open_session(attached: Attached, access: Access, ask_options: dict[str, obje
         stamp=stamps.available(),
         tokenizer=ServerTokenizer.of(attached),
         inner=Inner.of(attached),
+        extra=attached.extra,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from concbench.domain import TargetFacts
+from concbench.engines.llamacpp_words import DIALECT
+from concbench.engines.spelling import canonical
 from concbench.errors import UsageError
 from concbench.measure.observed import observing
 from concbench.measure.session import Session, calibrate, open_session, with_first_request
@@ -22,6 +24,7 @@ from concbench.serve.dossier import Origin, dossier
 from concbench.serve.embedded import start_embedded
 from concbench.serve.enrich import enriched
 from concbench.serve.http import Access
+from concbench.serve.launch import varied
 from concbench.serve.probe import Patience, await_attached
 from concbench.serve.recipes import load_recipe
 from concbench.serve.running import ReadyLane, origin_of, running_lane
@@ -44,6 +47,7 @@ class TargetOptions:
 
     `wait_s`, where it is given, is how long a server may still load, and refused connections are
     waited out too; `say` is told in a line that it is waited for.
+    `flags` are the engine's, set for this occasion: of the embedded engine or a lane started here.
     """
 
     target: str
@@ -55,6 +59,7 @@ class TargetOptions:
     plan: Path | None = None
     wait_s: float | None = None
     say: Callable[[str], None] = lambda _: None
+    flags: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_embedded(target: str) -> bool:
@@ -81,7 +86,9 @@ def ready(
     if is_embedded(options.target):
         opened = _embedded_session(options, slots, context_tok, log_folder)
     elif (found := find_lane(options.target, options.plan)) is not None:
-        opened = _lane_session(*found, options, log_folder)
+        lane, plan = found
+        lane = varied(lane, options.flags) if options.flags else lane
+        opened = _lane_session(lane, plan, options, log_folder)
     else:
         opened = _url_session(options)
     with opened as session:
@@ -95,7 +102,8 @@ def _embedded_session(
     """Yield a session on the engine that comes with the tool; its facts get the teardown."""
     log_folder.mkdir(parents=True, exist_ok=True)
     session: Session | None = None
-    lane = start_embedded(slots, context_tok, log_folder / "embedded.log")
+    size, flags = embedded_size(options.flags, slots, context_tok)
+    lane = start_embedded(*size, log_folder / "embedded.log", flags)
     try:
         with lane:
             session = open_session(lane.attached, Access(), dict(options.ask))
@@ -128,6 +136,24 @@ def _url_session(options: TargetOptions) -> Iterator[Session]:
     session.dossier = dossier(attached, attached.facts, Origin())
     with observing(session, options.access, engine_pids=pids):
         yield _prepared(session, options)
+
+
+def embedded_size(
+    flags: Mapping[str, Any], slots: int, context_tok: int
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Return (slots, context a slot in tokens) of the embedded engine, and the other flags.
+
+    `parallel` and `ctx-size`, which is the whole context over all slots, stand before the defaults
+    given. Raises UsageError for values that are no whole numbers from 1.
+    """
+    named = {canonical(name, DIALECT): value for name, value in flags.items()}
+    for name in ("parallel", "ctx-size"):
+        value = named.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name}={value}: expected a whole number of at least 1")
+    parallel = named.pop("parallel", slots)
+    whole = named.pop("ctx-size", parallel * context_tok)
+    return (parallel, max(1, whole // parallel)), named
 
 
 def find_lane(target: str, plan: Path | None) -> tuple[LanePlan, Plan] | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from concbench.report.build import build_view
+from concbench.report.comparisontables import crossover_tables, tables
 from concbench.report.view import Banner, DoubtView, ReportView, SeriesView, Table
 from concbench.result import Result
 
@@ -21,13 +22,24 @@ def to_markdown(result: Result) -> str:
     for series in view.series:
         blocks += _series(series)
     if view.verdicts:
-        blocks.append(_bullets(escaped(sentence) for sentence in view.verdicts))
+        blocks += ["### Comparison", _bullets(escaped(sentence) for sentence in view.verdicts)]
+        blocks += comparison_blocks(result, heading="####")
     if view.doubts:
         blocks += ["### Doubts", _bullets(_doubt(doubt) for doubt in view.doubts)]
     if view.reproduce:
         blocks += ["### To measure the same again", _code(view.reproduce)]
     blocks.append(_foot(view))
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def comparison_blocks(result: Result, heading: str = "###") -> list[str]:
+    """Return the tables of a comparison and its crossovers, each with a heading."""
+    blocks: list[str] = []
+    for table in [*tables(result), *crossover_tables(result)]:
+        rule = "|" + "|".join(" ---: " for _ in table.header[:-1]) + "| --- |"
+        rows = [_line(table.header), rule, *(_line(row) for row in table.rows)]
+        blocks.append("\n".join([f"{heading} {escaped(table.title)}", "", *rows]))
+    return blocks
 
 
 def escaped(text: str) -> str:

@@ -16,6 +16,9 @@ from rich.text import Text
 
 from concbench.report import numbers
 from concbench.report.build import build_view
+from concbench.report.comparisontables import crossover_tables
+from concbench.report.comparisontables import table_lines as comparison_lines
+from concbench.report.comparisontables import tables as comparison_tables
 from concbench.report.view import Banner, Column, DoubtView, Quantity, ReportView, SeriesView, Table
 from concbench.result import Result
 
@@ -43,6 +46,11 @@ def render(result: Result, console: Console, *, page: str | None = None) -> None
     _banners(view, console)
     for series in view.series:
         _series(series, console)
+    for found in [*comparison_tables(result), *crossover_tables(result)]:
+        console.print(Text(found.title, style="bold"))
+        for row in comparison_lines(found):
+            console.print(Text(row), no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
+        console.print()
     for sentence in view.verdicts:
         console.print(Text(sentence, style="bold"))
     if not view.series and not view.verdicts:

@@ -1,0 +1,291 @@
+"""A controlled comparison of two lanes, interleaved, until every level has a verdict."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from concbench.analyse.driver import headline_rows, looks_up_to
+from concbench.analyse.looks import LOOKS
+from concbench.cli import gating, options
+from concbench.cli.loads import MOST_EMBEDDED_SLOTS, file_prompts, plain, target_options
+from concbench.cli.progress import Display
+from concbench.cli.sides import SideSpec, is_same_server, parse_contexts, parse_vary, sides_of
+from concbench.cli.study import OpenStudy, deliver, new_study, result_of, targets
+from concbench.domain import Round
+from concbench.measure.ab import AbHooks, AbOptions, Side, compare_lanes
+from concbench.measure.session import Session
+from concbench.measure.target import TargetOptions, embedded_context_tok, ready
+from concbench.plan.levels import parse_duration, parse_levels, parse_percent
+from concbench.plan.matrix import file_name
+from concbench.plan.order import Letter
+from concbench.report.comparisontables import word
+from concbench.report.numbers import ratio_estimate
+from concbench.result import Result, VerdictResult
+
+MOST_PAIRS = LOOKS[-1]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of `ab`."""
+    parser.add_argument(
+        "sides",
+        nargs="*",
+        metavar="A B",
+        help="two base URLs, lanes or `embedded`; a plan file (its two lanes); one and --vary",
+    )
+    parser.add_argument(
+        "--vary",
+        type=options.checked(parse_vary),
+        action="append",
+        default=[],
+        metavar="FLAG=A,B",
+        help="one lane, or `embedded`, with this flag at A and at B (may be repeated)",
+    )
+    parser.add_argument(
+        "--levels",
+        type=options.checked(parse_levels),
+        default=[1, 2, 4, 8],
+        metavar="N,N,…",
+        help="how many at once (default 1,2,4,8)",
+    )
+    parser.add_argument(
+        "--contexts",
+        type=options.checked(parse_contexts),
+        metavar="N,N,…",
+        help="prompt lengths in tokens, `short` is 50 (default --prompt-tokens alone)",
+    )
+    parser.add_argument(
+        "--both-up",
+        action="store_true",
+        help="start each lane once and keep both up (default: one at a time, started for each run)",
+    )
+    gating.add_accept(parser)
+    group = parser.add_argument_group("when it ends")
+    group.add_argument(
+        "--pairs",
+        type=options.checked(options.positive),
+        default=MOST_PAIRS,
+        metavar="N",
+        help=f"at most so many pairs of runs; looks after 5, 7 and 10 (default {MOST_PAIRS})",
+    )
+    group.add_argument(
+        "--until",
+        type=options.checked(parse_percent),
+        metavar="P%",
+        help="leave a level alone once its ratio's interval is within ±P%%, verdict or not",
+    )
+    group.add_argument(
+        "--max-s",
+        type=options.checked(parse_duration),
+        metavar="S",
+        help="begin no pair after so long (default: no limit)",
+    )
+    gating.add_gate(parser)
+    group = parser.add_argument_group("baseline")
+    group.add_argument(
+        "--baseline", metavar="NAME", help="side A is what the study saved as NAME had measured"
+    )
+    group.add_argument(
+        "--save-baseline", metavar="NAME", help="remember this study as NAME, unless the gate fails"
+    )
+    options.add_target(parser)
+    options.add_workload(parser)
+    options.add_rounds(parser, growing=False)
+    options.add_generator(parser)
+    options.add_output(parser)
+    parser.add_argument("--md", metavar="FILE", help="Markdown summary, - for stdout")
+
+
+def run(args: Namespace) -> int:
+    """Measure in turns, judge after each pair, store, show; the gate decides where there is one."""
+    options.api_key(args)
+    a, b = sides_of(args)
+    prompts = file_prompts(args)
+    contexts = args.contexts or [args.prompt_tokens]
+    plan = {
+        "levels": list(args.levels),
+        "until": args.until,
+        "accept": list(args.accept),
+        "side_a": _recorded(a),
+        "side_b": _recorded(b),
+        "options": plain(args),
+    }
+    looks = looks_up_to(args.pairs)
+    with new_study(args, "ab", plan) as study:
+        asked = AbOptions(
+            levels=list(args.levels),
+            contexts=contexts,
+            output_tok=args.output_tokens,
+            content=args.content,
+            seed=study.seed,
+            rounds=args.rounds,
+            warmup=args.warmup,
+            looks=looks,
+            until=args.until,
+            max_s=args.max_s,
+            timeout_s=args.timeout_s,
+            same_prompt=args.same_prompt,
+            file_prompts=prompts,
+            reset_cache=args.reset_cache,
+            same_server=is_same_server(a, b),
+        )
+        runs = 2 * looks[-1] + len(looks)
+        total = runs * len(contexts) * len(args.levels) * (args.rounds + args.warmup)
+        with Display(total, quiet=args.quiet) as display:
+            hooks = _hooks(study, display, looks)
+            sides = _side("A", a, args, study), _side("B", b, args, study)
+            outcome = compare_lanes(*sides, asked, hooks)
+        for cell, why in outcome.cells.items():
+            study.writer.note("ended_by", {"cell": cell, "ended_by": why})
+        study.writer.finish(interrupted=outcome.interrupted)
+        study.closed = True
+        return _concluded(args, study)
+
+
+def _recorded(side: SideSpec) -> dict[str, Any]:
+    """Return how a side was reached, for the record and for a baseline."""
+    plan = None if side.plan is None else str(side.plan)
+    return {
+        "name": side.name,
+        "target": side.target,
+        "plan": plan,
+        "upkeep": side.upkeep,
+        "flags": dict(side.flags),
+    }
+
+
+def _side(letter: Letter, asked: SideSpec, args: Namespace, study: OpenStudy) -> Side:
+    """Return a side that can be reached again and again."""
+    common = Namespace(**{**vars(args), "target": asked.target, "plan": asked.plan})
+    target = target_options(common, study.seed)
+    target = TargetOptions(
+        target.target, target.access, target.model, target.ask, target.content, target.seed,
+        asked.plan, target.wait_s, asked.flags,
+    )  # fmt: skip
+    carrier = options.carrier(args)
+    longest = max(args.contexts or [args.prompt_tokens])
+
+    @contextmanager
+    def reach() -> Iterator[Session]:
+        lane = ready(
+            target,
+            slots=min(max(args.levels), MOST_EMBEDDED_SLOTS),
+            context_tok=embedded_context_tok(longest, args.output_tokens),
+            log_folder=study.folder / "logs" / file_name(asked.name),
+        )
+        with lane as session:
+            session.carrier = carrier
+            yield session
+
+    return Side(letter, asked.name, reach, asked.upkeep, asked.recipe)
+
+
+def _hooks(study: OpenStudy, display: Display, looks: Sequence[int]) -> AbHooks:
+    """Return what stores and shows a comparison while it runs."""
+
+    def on_round(finished: Round) -> None:
+        study.keep(finished)
+        display.tick(f"{finished.cell.lane} N = {finished.cell.concurrency} {finished.phase}")
+
+    def on_lane(session: Session) -> None:
+        targets(study, session.lane, session.facts, session.template_tok)
+
+    def on_note(kind: str, data: Mapping[str, Any]) -> None:
+        study.writer.note(kind, data)
+        if kind == "start":
+            display.say(f"{data['lane']} is up")
+        if kind == "ab_run":
+            place = "control" if data["pair"] is None else f"pair {data['pair'] + 1}"
+            display.say(f"run {data['letter']} of {place} is measured")
+
+    def look() -> list[VerdictResult]:
+        return result_of(study.folder).verdicts
+
+    def on_pair(pairs: int, verdicts: Sequence[VerdictResult]) -> None:
+        for line in pair_lines(pairs, verdicts, looks):
+            display.line(line)
+
+    return AbHooks(
+        on_round=on_round,
+        on_discard=study.writer.discard,
+        on_failed=study.writer.failed,
+        on_note=on_note,
+        on_lane=on_lane,
+        look=look,
+        on_pair=on_pair,
+        say=display.line,
+    )
+
+
+def pair_lines(
+    pairs: int, verdicts: Sequence[VerdictResult], looks: Sequence[int]
+) -> tuple[str, str]:
+    """Return what the verdict would be after so many pairs, and how much may still come."""
+    said: list[str] = []
+    rows = headline_rows(verdicts)
+    contexts = {row.context_tok for row in rows}
+    for row in rows:
+        where = f"N = {row.concurrency}"
+        where += f" at {row.context_tok:,}" if len(contexts) > 1 else ""
+        ratio = "" if row.ratio is None else f" {ratio_estimate(row.ratio)}"
+        why = f" ({row.why})" if row.verdict in ("invalid", "drifted") and row.why else ""
+        said.append(f"{where} {word(row)}{ratio}{why}")
+    noun = "pair" if pairs == 1 else "pairs"
+    first = f"after {pairs} {noun} it would be: {' · '.join(said) or 'nothing yet'}"
+    ahead = [number for number in looks if number > pairs]
+    if pairs in looks:
+        left = len(ahead)
+        what = f"up to {left} more block{'s' if left != 1 else ''}" if left else "the last look"
+        return first, f"  a look; {what}" + (f", {looks[-1]} pairs at most" if left else "")
+    blocks = f"{len(ahead)} block{'s' if len(ahead) != 1 else ''}"
+    more = ahead[0] - pairs if ahead else 0
+    return first, f"  {more} to the next look; at most {blocks}, {looks[-1]} pairs in all"
+
+
+def _concluded(args: Namespace, study: OpenStudy) -> int:
+    """Judge from the disk, write and show; return the contract's exit code."""
+    from concbench.analyse.gate import gate, passes
+    from concbench.analyse.study import exit_code
+    from concbench.cli import baselines
+
+    result = result_of(study.folder)
+    rows = gating.gated_rows(result, args.metric) if args.gate and not result.interrupted else []
+    gated = gate(rows, args.gate) if rows else []
+    # The files of every command; the table is the comparison's own.
+    deliver(Namespace(**{**vars(args), "quiet": True}), result, study.folder)
+    _shown(args, result, study)
+    gating.write_junit(args, result, gated)
+    if args.gate is None or result.interrupted:
+        if args.save_baseline and not result.interrupted:
+            baselines.save(args.save_baseline, study.folder)
+        return exit_code(result)
+    passed = passes(gated, inconclusive_passes=args.inconclusive == "pass")
+    gating.say_gate(args, gated, passed=passed)
+    if passed and args.save_baseline:
+        baselines.save(args.save_baseline, study.folder)
+    return 0 if passed else gating.FAILED
+
+
+def _shown(args: Namespace, result: Result, study: OpenStudy) -> None:
+    """Print the comparison, and write it as Markdown where that was asked for."""
+    from rich.console import Console
+
+    from concbench.report.comparison import comparison_markdown, render_comparison
+
+    if args.md == "-":
+        sys.stdout.buffer.write(comparison_markdown(result).encode())
+        sys.stdout.buffer.flush()
+    elif args.md:
+        from pathlib import Path
+
+        gating.write(Path(args.md), comparison_markdown(result).encode())
+    if args.quiet:
+        return
+    console = Console(stderr="-" in (args.json, args.md), highlight=False)
+    render_comparison(result, console)
+    page = args.html or study.folder / "report.html"
+    console.print(f"study  {study.folder}      page  {page}", soft_wrap=True, markup=False)

@@ -17,7 +17,7 @@ from concbench.result import CellResult, LaneResult, Result, WorkloadResult
 
 SEVERITY_ORDER = {"fatal": 0, "warning": 1, "note": 2}
 
-COMPANIONS = ("half", "idle")
+COMPANIONS = ("half", "idle", "control", "ceiling")
 """Labels of cells that are not listed: their rounds speak through the cell they stand beside."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from concbench.cli.sweep_result import sweep_lines
+
 
 def payload_lines(payload: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield a line for each silence, rate and objective in a result's payload."""
@@ -16,6 +18,8 @@ def payload_lines(payload: Mapping[str, Any] | None) -> Iterator[str]:
         )
     for entry in (payload or {}).get("rate", ()):
         yield from _rate_lines(entry)
+    if "sweep" in (payload or {}):
+        yield from sweep_lines((payload or {})["sweep"])
 
 
 def _rate_lines(entry: Mapping[str, Any]) -> Iterator[str]:

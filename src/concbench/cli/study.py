@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,8 @@ from concbench.analyse.study import StudyFacts, exit_code, judge
 from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import completed, gone_of
 from concbench.cli.payload import payload_lines
-from concbench.clock import folder_stamp
+from concbench.cli.sweep_result import add_sweep, is_left_out
+from concbench.clock import folder_stamp, utc_stamp
 from concbench.domain import Round, TargetFacts
 from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
@@ -66,7 +67,7 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
     folder = args.out or Path("studies") / f"{folder_stamp()}-{name}"
     seed = secrets.randbelow(LARGEST_SEED) if args.seed is None else args.seed
     existed = folder.exists()
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, terminate)
     facts = machine(__version__)
     writer = Study.create(
         folder,
@@ -95,7 +96,8 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
         raise
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
+def terminate(number: int, frame: FrameType | None) -> None:
+    """Be a signal's handler: raise KeyboardInterrupt, so that everything is stopped in order."""
     del number, frame
     raise KeyboardInterrupt
 
@@ -121,10 +123,11 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
     if gone is not None:
         withdrawn = {name: why for name, why in withdrawn.items() if name in gone}
     retracted = withdrawn.keys()
+    is_sweep = reader.record.command == "sweep"
     rounds = (
         reader.load_round(info.round_id)
         for info in reader.rounds()
-        if info.round_id not in retracted
+        if info.round_id not in retracted and not (is_sweep and is_left_out(info))
     )
     facts = StudyFacts(
         tool_version=reader.record.tool_version,
@@ -147,6 +150,8 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
     if reader.record.command == "rate":
         again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))
         result.payload = rate_payload(result, again, objectives)
+    if is_sweep:
+        add_sweep(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     return completed(result, reader, withdrawn, rejudge)
 
@@ -195,3 +200,27 @@ def targets(study: OpenStudy, lane: str, facts: TargetFacts, template_tok: int) 
     """Record what is known of a lane."""
     study.writer.targets({lane: facts})
     study.writer.note("lane", {"lane": lane, "template_tok": template_tok})
+
+
+def deliver_plan(
+    args: Namespace, payload: Mapping[str, Any], lines: Sequence[str], folder: Path | None
+) -> None:
+    """Show what a command would do: lines for people, and a result without cells as JSON."""
+    result = Result(
+        tool_version=__version__,
+        command=args.argv[0],
+        study=None if folder is None else str(folder),
+        began_utc=utc_stamp(),
+        payload=dict(payload),
+    )
+    if args.json and args.json != "-":
+        try:
+            Path(args.json).write_bytes(to_json(result))
+        except OSError as error:
+            raise OutputUnusable(f"cannot write {args.json}: {error.strerror}") from None
+    if not args.quiet:
+        for line in lines:
+            print(line, file=sys.stderr if args.json == "-" else sys.stdout)
+    if args.json == "-":
+        sys.stdout.buffer.write(to_json(result))
+        sys.stdout.buffer.flush()

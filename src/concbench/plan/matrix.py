@@ -98,25 +98,22 @@ def ladder(
     """Return the automatic concurrencies of one context.
 
     1, 2, 4, … and floor(pool ÷ (context + output)) itself, then that times `oversubscribe`,
-    rounded up and marked over-KV. Without a known pool: 1, 2, 4, 8, and the cap times
-    `oversubscribe` where a cap is known. `cap` is the engine's own limit of requests at once: rungs
-    above it are kept and marked, because queueing is what they show.
+    rounded up and marked over-KV. `cap` is the engine's own limit of requests at once: where it is
+    met before the pool is full it takes the pool's place, and the one rung beyond it is marked
+    capped, because the engine never admits enough to fill its pool. Without a known pool or cap:
+    1, 2, 4, 8.
     """
     per_request = context + output
-    if pool_tok is None:
-        top = cap or DEFAULT_LADDER[-1]
-        beyond = math.ceil(top * oversubscribe) if cap and oversubscribe > 1 else None
-    else:
-        top = pool_tok // per_request
-        beyond = math.ceil(top * oversubscribe) if oversubscribe > 1 else None
-        if top < 1:
-            return [Rung(concurrency=1, over_kv=True, capped=False)]
-    inside = [n for n in _doublings(top)]
-    rungs = [Rung(concurrency=n, capped=cap is not None and n > cap) for n in inside]
-    if beyond is not None and beyond > top:
-        over_cap = cap is not None and beyond > cap
-        rungs.append(Rung(concurrency=beyond, over_kv=pool_tok is not None, capped=over_cap))
-    return rungs
+    held = None if pool_tok is None else pool_tok // per_request
+    if held is not None and held < 1:
+        return [Rung(concurrency=1, over_kv=True, capped=False)]
+    limits = [limit for limit in (held, cap) if limit is not None]
+    top = min(limits, default=DEFAULT_LADDER[-1])
+    beyond = math.ceil(top * oversubscribe) if limits else top
+    return [
+        _rung(n, per_request, pool_tok, cap)
+        for n in [*_doublings(top), *([beyond] if beyond > top else [])]
+    ]
 
 
 def cells_of(
@@ -219,10 +216,22 @@ def estimate_s(
     for each in cells:
         one = known.get(each.cell.cell)
         if one is None:
-            prefill = each.cell.concurrency * each.cell.context_tok / prefill_tok_per_s
-            one = prefill + each.output_tok * step_s * (1.5 if each.over_kv else 1.0)
+            one = guess_s(each, step_s=step_s, prefill_tok_per_s=prefill_tok_per_s)
         total += one * rounds + min(one, 30.0)
     return total
+
+
+def guess_s(cell: MatrixCell, *, step_s: float = 0.02, prefill_tok_per_s: float = 1000.0) -> float:
+    """Return how long one round of a cell may take, in seconds: its prefills, then its decode."""
+    prefill = cell.cell.concurrency * cell.cell.context_tok / prefill_tok_per_s
+    return prefill + cell.output_tok * step_s * (1.5 if cell.over_kv else 1.0)
+
+
+def pace(cells: Sequence[MatrixCell], measured_s: Mapping[str, float]) -> float:
+    """Return how much longer than guessed the measured cells took; 1 where none was measured."""
+    known = [each for each in cells if each.cell.cell in measured_s]
+    guessed = sum(guess_s(each) for each in known)
+    return sum(measured_s[each.cell.cell] for each in known) / guessed if guessed else 1.0
 
 
 def identity(*parts: object) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from concbench.clock import sleep_s
+from concbench.clock import sleep_s, utc_stamp
 from concbench.errors import OutputUnusable
 
 LOCK_NAME = ".lock"
@@ -74,7 +74,7 @@ class FolderLock:
     """Exclusive right to write into a folder, held until `release` or the end of the process.
 
     It is the kernel's lock on an open file, so a crash leaves none behind; the file itself stays
-    and holds the last holder's pid. Raises OutputUnusable when another holds it.
+    and holds the last holder's pid and since when. Raises OutputUnusable when another holds it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -97,13 +97,15 @@ class FolderLock:
                 if attempt + 1 < _LOCK_ATTEMPTS:
                     sleep_s(_LOCK_PAUSE_S)
                     continue
-                pid = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+                said = os.pread(self._descriptor, 80, 0).decode("ascii", "replace")
+                pid, _, since = said.strip().partition(" ")
                 raise OutputUnusable(
-                    f"the study {folder} is being written by process {pid or 'unknown'}: "
+                    f"the study {folder} is being written by process {pid or 'unknown'}"
+                    f"{f' since {since}' if since else ''}: "
                     "wait for it to end, or write elsewhere with --out"
                 ) from error
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        os.pwrite(self._descriptor, f"{os.getpid()} {utc_stamp()}\n".encode("ascii"), 0)
 
     def release(self) -> None:
         """Let others write. Calling it again does nothing."""

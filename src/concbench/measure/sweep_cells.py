@@ -1,0 +1,378 @@
+"""The workbench of a sweep: one step at a time, whatever becomes of it, written down."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from concbench.domain import Cell, CellOutcome, Round, RoundPhase, TargetFacts
+from concbench.errors import OutputUnusable, TargetError, UsageError
+from concbench.measure.campaign import WARMUP_OUTPUT_TOK, companion
+from concbench.measure.companions import HALF_OUTPUT_TOK
+from concbench.measure.sweep_identity import differences
+from concbench.measure.sweep_rig import LaneDown, Rig
+from concbench.measure.sweep_round import SweepRecorder, asking_of, hang_s
+from concbench.measure.sweep_state import (
+    BEGUN_NOTE,
+    CELLS_NOTE,
+    CRASHES,
+    LANE_NOTE,
+    MOST_CRASHES,
+    STARTS_NOTE,
+    Standing,
+    cells_data,
+)
+from concbench.plan.matrix import MatrixCell, Variant, cells_of
+from concbench.plan.splitmix import derive
+from concbench.plan.steps import Step, steps_of
+from concbench.store.write import StudyWriter
+
+if TYPE_CHECKING:
+    from concbench.measure.sweep import SweepOptions, Watching
+
+WARM_WAVE_S = 30.0
+"""A warm-up wave of N is left out where its prompts alone would take longer."""
+
+
+class Stopped(Exception):
+    """A signal came during a round."""
+
+
+class LinkSwitch(Protocol):
+    """Brings a link up before the rounds over it, and puts things back after."""
+
+    def use(self, name: str | None) -> None:
+        """Change over to a link; None is the network as it is."""
+        ...
+
+    def close(self) -> None:
+        """Put back what was changed. Safe to call again."""
+        ...
+
+
+@dataclass(slots=True)
+class Bench:
+    """Runs steps on rigs. `alone_s` is the TTFT of one request by (lane, context)."""
+
+    options: SweepOptions
+    state: Standing
+    writer: StudyWriter
+    on_round: Callable[[Round], None]
+    watching: Watching
+    start_error: TargetError | None = None
+    _alone_s: dict[tuple[str, int], float] = field(default_factory=dict)
+    _warm: set[tuple[str, int, int, int]] = field(default_factory=set)
+    _recorders: dict[str, tuple[int, SweepRecorder]] = field(default_factory=dict)
+
+    # -- lanes
+
+    def rig(self, variant: Variant) -> Rig:
+        """Return the rig of a variant, not started yet."""
+        return Rig(variant, self.options.rig, self.state.first_prompt)
+
+    def open(self, rig: Rig, link: str | None) -> SweepRecorder:
+        """Start the lane where it is not up; put on record what is known of it.
+
+        Raises LaneDown, and OutputUnusable where another lane answers than at its first start.
+        """
+        known = self._recorders.get(rig.name)
+        if rig.session is not None and known is not None and known[0] == rig.starts:
+            return known[1]
+        self.watching.say(f"starting {rig.name}")
+        session = rig.open()
+        recorder = SweepRecorder.of(rig, session, self.on_round)
+        self._recorders[rig.name] = (rig.starts, recorder)
+        self._met(rig)
+        if (rig.name, link) not in self.state.listed:
+            self.state.listed.add((rig.name, link))
+            cells = self.cells(rig.variant, link)
+            facts = self.state.facts[rig.name]
+            self.writer.note(CELLS_NOTE, cells_data(rig.variant, link, cells, facts))
+        return recorder
+
+    def _met(self, rig: Rig) -> None:
+        """Record a start; refuse a lane that is not what its finished cells were measured with."""
+        assert rig.session is not None
+        assert rig.running is not None
+        facts, now, name = rig.session.facts, rig.identity(), rig.name
+        before = self.state.identity.get(name)
+        changed = differences(f"lane {name}", before, now) if before is not None else []
+        if changed:
+            raise OutputUnusable(
+                "the finished cells of this study were measured with something else: "
+                f"{'; '.join(changed)}. Undo that, or measure anew with another --out"
+            )
+        if before is None:
+            told = msgspec.to_builtins(facts)
+            self.writer.note(LANE_NOTE, {"variant": name, "facts": told, "identity": now})
+            self.state.facts[name], self.state.identity[name] = facts, now
+        self.writer.targets({name: facts})
+        self.writer.note("lane", {"lane": name, "template_tok": rig.session.template_tok})
+        self.writer.note(STARTS_NOTE, {"lane": name})
+
+    def close(self, rig: Rig) -> None:
+        """Stop the lane and put its end on record."""
+        facts = rig.close()
+        if facts is not None and facts.teardown is not None:
+            self.writer.targets({rig.name: facts})
+
+    def lane_down(self, rig: Rig, link: str | None, down: LaneDown) -> None:
+        """Write down that a lane does not start: the outcome of all its cells that are left."""
+        self.start_error = self.start_error or down.error
+        self.watching.say(f"{rig.name} does not start: {down}")
+        cells = self.cells(rig.variant, link)
+        if rig.name not in self.state.facts and self.options.plan.sweep.concurrency == "auto":
+            # Its pool is not known, so neither is its ladder: one cell a context stands for it.
+            cells = [each for each in cells if each.cell.concurrency == 1]
+        for each in cells:
+            if self._has_rounds_left(each):
+                self._end(each, down.outcome, str(down), down.log, start=True)
+        self.state.down.add((rig.name, link))
+
+    # -- cells
+
+    def cells(self, variant: Variant, link: str | None) -> list[MatrixCell]:
+        """Return the variant's cells, from the pool that it had at its first start."""
+        facts = self.state.facts.get(variant.name)
+        return cells_of(
+            self.options.plan,
+            variant,
+            self.options.output_tok,
+            pool_tok=None if facts is None else facts.kv_capacity_tok,
+            max_context_tok=None if facts is None else facts.max_context_tok,
+            cap=None if facts is None else facts.slots,
+            link=link,
+        )
+
+    def has_work(self, variant: Variant, link: str | None) -> bool:
+        """Whether a variant has anything left to measure over a link."""
+        if (variant.name, link) in self.state.down:
+            return False
+        if variant.name not in self.state.facts:
+            return True
+        if self.options.ceiling and (variant.name, link) not in self.state.ceilings:
+            return True
+        cells = self.cells(variant, link)
+        return any(self.is_open(s) for s in steps_of(cells, self.options.rounds, self.options.seed))
+
+    def is_open(self, step: Step) -> bool:
+        """Whether a step is still to be run."""
+        ended = self.state.ended
+        if step.cell.cell.cell in ended or step.cell_id in ended:
+            return False
+        return (step.cell_id, step.index) not in self.state.done
+
+    def _has_rounds_left(self, cell: MatrixCell) -> bool:
+        steps = (Step(cell=cell, index=index) for index in range(self.options.rounds))
+        return any(self.is_open(step) for step in steps)
+
+    def ended_by(self) -> dict[str, str]:
+        """Return why each measured cell ended: all its rounds, or time-outs."""
+        return dict.fromkeys(self.state.took_s, "rounds_max")
+
+    # -- steps
+
+    def check_contexts(self, rig: Rig, cells: Sequence[MatrixCell]) -> None:
+        """Send one request at each context, the shortest first: it warms, and tells a rejection."""
+        first: dict[int, MatrixCell] = {}
+        for each in cells:
+            if self._has_rounds_left(each):
+                first.setdefault(each.cell.context_tok, each)
+        for context, each in sorted(first.items()):
+            step = Step(cell=each, index=-1, kind="round")
+            while each.cell.cell not in self.state.ended and (rig.name, context) not in (
+                self._alone_s
+            ):
+                if not self._attempt(rig, step, cells, "warmup", 1):
+                    return
+
+    def run_step(self, rig: Rig, step: Step) -> None:
+        """Run a step until it is measured or its cell has ended."""
+        cells = self.cells(step.cell.variant, step.cell.cell.link)
+        while self.is_open(step):
+            n = 1 if step.kind == "half" else step.cell.cell.concurrency
+            if self._needs_wave(rig, step, n) and not self._attempt(rig, step, cells, "warmup", n):
+                return
+            if rig.session is None:
+                continue
+            if self.is_open(step) and not self._attempt(rig, step, cells, "measured", n):
+                return
+
+    def _needs_wave(self, rig: Rig, step: Step, n: int) -> bool:
+        """Whether a discarded wave of N comes first: once a start of the lane, where affordable."""
+        context = step.cell.cell.context_tok
+        if not self.options.warmup or step.kind == "half":
+            return False
+        if (rig.name, rig.starts, context, n) in self._warm and rig.session is not None:
+            return False
+        return n == 1 or n * self._alone_s.get((rig.name, context), 0.0) <= WARM_WAVE_S
+
+    def _attempt(
+        self, rig: Rig, step: Step, cells: Sequence[MatrixCell], phase: RoundPhase, n: int
+    ) -> bool:
+        """Run one round and settle what came of it; False where the lane cannot be had any more."""
+        try:
+            recorder = self.open(rig, step.cell.cell.link)
+        except LaneDown as down:
+            self.lane_down(rig, step.cell.cell.link, down)
+            return False
+        try:
+            done = self._round(recorder, step, phase, n)
+        except UsageError as error:
+            if isinstance(error, OutputUnusable):
+                raise
+            self._end(step.cell, "skipped", str(error), [])
+            return True
+        if recorder.campaign.interrupted:
+            raise Stopped
+        self._settle(rig, step, cells, done)
+        return True
+
+    def probe(self, rig: Rig, cell: MatrixCell, link: str | None) -> Round | None:
+        """Send one request of a cell that is none of the matrix; None where it could not be sent.
+
+        An engine that dies of it is started again by whoever needs it next.
+        """
+        if (rig.name, link) in self.state.down:
+            return None
+        try:
+            recorder = self.open(rig, link)
+            done = self._round(recorder, Step(cell=cell, index=-1), "warmup", 1, cell.output_tok)
+        except LaneDown as down:
+            self.lane_down(rig, link, down)
+            return None
+        except UsageError as error:
+            if isinstance(error, OutputUnusable):
+                raise
+            return None
+        if recorder.campaign.interrupted:
+            raise Stopped
+        if done.outcome in CRASHES:
+            why = done.outcome_detail or done.outcome
+            self._failed(
+                cell.cell.cell, cell.cell, done.outcome, why, rig.last_lines(), final=False
+            )
+            self.close(rig)
+        return done
+
+    def _round(
+        self,
+        recorder: SweepRecorder,
+        step: Step,
+        phase: RoundPhase,
+        n: int,
+        output_tok: int | None = None,
+    ) -> Round:
+        """Run a round of `n` requests with prompts that no other round has."""
+        cell, session = step.cell.cell, recorder.session
+        if step.kind != "round":
+            cell = companion(cell, step.kind, step.prompt_tok)
+            cell = msgspec.structs.replace(cell, concurrency=n)
+        key = (step.cell_id, step.index)
+        attempt = self.state.begun[key]
+        if phase == "measured":
+            self.state.begun[key] += 1
+            self.writer.note(BEGUN_NOTE, {"cell": key[0], "index": key[1], "attempt": attempt})
+        # Lanes share a point's prompts, so that they do the same work; a repeated round does not.
+        what = f"{cell.link}|{cell.context_tok}|{cell.concurrency}|{step.kind}|{phase}"
+        recorder.seed = derive(
+            self.options.seed, zlib.crc32(what.encode()), step.index + 1, attempt
+        )
+        recorder.asking = asking_of(self.options.plan, step.prompt_tok, recorder.seed)
+        alone_s = self._alone_s.get((session.lane, step.cell.cell.context_tok))
+        limit_s = self.options.hang_s or hang_s(session, step.prompt_tok, n, alone_s)
+        recorder.watch(limit_s)
+        recorder.count = self.state.next_round
+        if output_tok is None:
+            limits = {"warmup": WARMUP_OUTPUT_TOK, "half": HALF_OUTPUT_TOK}
+            limit = limits.get(phase) or limits.get(step.kind) or step.cell.output_tok
+            output_tok = min(step.cell.output_tok, limit)
+        done = recorder.burst(cell, phase, output_tok, n=n, index=max(0, step.index))
+        self.state.next_round = recorder.count
+        return done
+
+    def _settle(self, rig: Rig, step: Step, cells: Sequence[MatrixCell], done: Round) -> None:
+        """Write down what became of a round."""
+        cell = step.cell.cell
+        if done.outcome == "measured":
+            self._keep(rig, step, done)
+        elif done.outcome == "context_rejected":
+            self.reject(step, cells, done.outcome_detail or "the server refused it as too long")
+        elif done.outcome in CRASHES:
+            self.state.crashes[step.cell_id] += 1
+            times = self.state.crashes[step.cell_id]
+            why = done.outcome_detail or done.outcome
+            final = times >= MOST_CRASHES
+            told = f"{why} (crash {times} of {MOST_CRASHES} in this cell)"
+            self._failed(step.cell_id, cell, done.outcome, told, rig.last_lines(), final=final)
+            self.watching.say(f"{cell.cell}: {done.outcome}: {why}")
+            self.close(rig)
+
+    def _keep(self, rig: Rig, step: Step, done: Round) -> None:
+        context = step.cell.cell.context_tok
+        self._warm.add((rig.name, rig.starts, context, len(done.requests)))
+        if done.phase == "measured":
+            self.state.keep(step.cell_id, step.index, (done.end_ns - done.start_ns) / 1e9)
+        if len(done.requests) == 1 and step.kind == "round":
+            record = done.requests[0]
+            first_ns = record.first_token_ns or record.end_ns
+            if first_ns is not None and record.sent_ns is not None:
+                self._alone_s[rig.name, context] = (first_ns - record.sent_ns) / 1e9
+            else:
+                self._alone_s.setdefault((rig.name, context), 0.0)
+
+    def reject(self, step: Step, cells: Sequence[MatrixCell], detail: str) -> None:
+        """End every cell of a context that was rejected, and skip those of longer ones."""
+        limit = step.cell.cell.context_tok
+        for each in cells:
+            context = each.cell.context_tok
+            if context < limit or each.cell.cell in self.state.ended:
+                continue
+            if not self._has_rounds_left(each):
+                continue
+            if context == limit:
+                self._end(each, "context_rejected", detail, [])
+            else:
+                self._end(each, "skipped", f"a context of {limit} tokens was rejected", [])
+
+    def _end(
+        self,
+        cell: MatrixCell,
+        outcome: CellOutcome,
+        why: str,
+        log: list[str],
+        **more: Any,  # noqa: ANN401 - data of the log's line
+    ) -> None:
+        self._failed(cell.cell.cell, cell.cell, outcome, why, log, final=True, **more)
+
+    def _failed(
+        self,
+        cell_id: str,
+        cell: Cell,
+        outcome: CellOutcome,
+        why: str,
+        log: list[str],
+        *,
+        final: bool,
+        **more: Any,  # noqa: ANN401 - data of the log's line
+    ) -> None:
+        """Write down an outcome; a final one ends the cell."""
+        data = {
+            "outcome": outcome,
+            "final": final,
+            "lane": cell.lane,
+            "cell": msgspec.to_builtins(cell),
+            "log": log,
+            **more,
+        }
+        self.writer.failed(cell_id, why, data)
+        if final:
+            self.state.ended[cell_id] = (outcome, why)
+
+    def facts(self, variant: Variant) -> TargetFacts | None:
+        """Return what was known of a variant at its first start."""
+        return self.state.facts.get(variant.name)

@@ -1,0 +1,66 @@
+"""Changing over between links by the plan's own commands, which were confirmed before."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from concbench.errors import NotReady
+from concbench.plan.model import LinkPlan
+
+COMMAND_S = 120.0
+
+
+class CommandLinks:
+    """Runs `before` when a link is taken and `after` when it is left."""
+
+    def __init__(self, links: Mapping[str, LinkPlan], say: Callable[[str], None]) -> None:
+        self._links = links
+        self._say = say
+        self._current: str | None = None
+
+    def use(self, name: str | None) -> None:
+        """Change over to a link; None is the network as it is. Raises NotReady, with the reason."""
+        if name == self._current:
+            return
+        self.close()
+        if name is not None:
+            self._current = name
+            self._run(name, self._links[name].before)
+
+    def close(self) -> None:
+        """Leave the link that was taken, if any."""
+        name, self._current = self._current, None
+        if name is not None:
+            self._run(name, self._links[name].after)
+
+    def _run(self, name: str, commands: Iterable[Sequence[str]]) -> None:
+        for command in commands:
+            shown = " ".join(command)
+            self._say(f"link {name}: {shown}")
+            try:
+                done = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=COMMAND_S,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise NotReady(f"link {name}: `{shown}` cannot be run: {error}") from None
+            if done.returncode:
+                said = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
+                raise NotReady(
+                    f"link {name}: `{shown}` ended with exit code {done.returncode}: {said}; "
+                    "mend it and start the same command again"
+                )
+
+
+def commands_of(links: Iterable[LinkPlan]) -> list[str]:
+    """Return the commands that these links would run, as they are to be shown."""
+    return [
+        f"link {link.name}, {when}: {' '.join(command)}"
+        for link in links
+        for when, commands in (("before", link.before), ("after", link.after))
+        for command in commands
+    ]

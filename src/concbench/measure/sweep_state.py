@@ -1,0 +1,155 @@
+"""What a study holds of a sweep: finished rounds, ended cells, and what they were measured with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from concbench.domain import CellOutcome, TargetFacts
+from concbench.plan.matrix import MatrixCell, Variant
+from concbench.store.read import RoundInfo, StudyReader
+
+LANE_NOTE = "sweep_lane"
+CELLS_NOTE = "sweep_cells"
+BEGUN_NOTE = "sweep_round"
+IDENTITY_NOTE = "sweep_identity"
+RETRY_NOTE = "sweep_retry"
+CEILING_NOTE = "sweep_ceiling"
+STARTS_NOTE = "start"
+
+CRASHES = ("crashed", "oom", "hung")
+MOST_CRASHES = 3
+
+PROMPTS_A_START = 100_000
+"""Prompt numbers that one start of the tool may use: none is used by two."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a sweep stands. Kept up to date while it goes on.
+
+    `done` holds (cell id, index) of measured rounds, `ended` the cells that will not be measured
+    again, with outcome and reason, `crashes` counts by cell, `begun` the rounds that were begun by
+    (cell id, index). `facts` and `identity` are by variant, as they were at its first start.
+    `took_s` has the measured rounds' lengths by cell id, `stale` the rounds to discard. `listed`,
+    `ceilings` and `down` (those that do not start) are of (variant, link).
+    """
+
+    done: set[tuple[str, int]] = field(default_factory=set)
+    ended: dict[str, tuple[CellOutcome, str]] = field(default_factory=dict)
+    crashes: Counter[str] = field(default_factory=Counter)
+    begun: Counter[tuple[str, int]] = field(default_factory=Counter)
+    facts: dict[str, TargetFacts] = field(default_factory=dict)
+    identity: dict[str, dict[str, Any]] = field(default_factory=dict)
+    took_s: dict[str, list[float]] = field(default_factory=dict)
+    stale: list[str] = field(default_factory=list)
+    listed: set[tuple[str, str | None]] = field(default_factory=set)
+    ceilings: set[tuple[str, str | None]] = field(default_factory=set)
+    down: set[tuple[str, str | None]] = field(default_factory=set)
+    lanes: set[str] = field(default_factory=set)
+    next_round: int = 0
+    first_prompt: int = 0
+
+    def keep(self, cell_id: str, index: int, took_s: float) -> None:
+        """Take note of a measured round."""
+        self.done.add((cell_id, index))
+        self.took_s.setdefault(cell_id, []).append(took_s)
+
+    def mean_s(self) -> dict[str, float]:
+        """Return the mean length of a round by cell id, in seconds."""
+        return {cell: sum(known) / len(known) for cell, known in self.took_s.items()}
+
+
+def standing_of(reader: StudyReader | None) -> Standing:
+    """Return where the study's sweep stands; at its beginning without one."""
+    state = Standing()
+    if reader is None:
+        return state
+    for info in reader.rounds():
+        _take_round(state, info)
+    for line in reader.log:
+        if line.event == "failed" and line.cell is not None:
+            _take_failure(state, line.cell, line.why or "", line.data or {})
+        elif line.event == "note" and line.kind is not None:
+            _take_note(state, line.kind, line.data or {})
+    starts = sum(line.event == "started" and line.round is None for line in reader.log)
+    state.first_prompt = starts * PROMPTS_A_START
+    return state
+
+
+def _take_round(state: Standing, info: RoundInfo) -> None:
+    number = info.round_id.partition("-")[0]
+    state.next_round = max(state.next_round, int(number) + 1 if number.isdigit() else 0)
+    state.lanes.add(info.cell.lane)
+    if info.phase != "measured" or info.retracted:
+        return
+    if info.interrupted:
+        state.stale.append(info.round_id)
+        return
+    state.keep(info.cell.cell, info.index, (info.end_ns - info.start_ns) / 1e9)
+
+
+def _take_failure(state: Standing, cell: str, why: str, data: Mapping[str, Any]) -> None:
+    outcome = data.get("outcome", "crashed")
+    if outcome in CRASHES:
+        state.crashes[cell] += 1
+    if data.get("final"):
+        state.ended[cell] = (outcome, why)
+    lane = str(data.get("lane"))
+    state.lanes.add(lane)
+    if data.get("start"):
+        state.down.add((lane, (data.get("cell") or {}).get("link")))
+
+
+def _take_note(state: Standing, kind: str, data: Mapping[str, Any]) -> None:
+    if kind == LANE_NOTE:
+        name = str(data["variant"])
+        state.facts.setdefault(name, msgspec.convert(data["facts"], TargetFacts))
+        state.identity.setdefault(name, dict(data["identity"]))
+    elif kind == BEGUN_NOTE:
+        state.begun[str(data["cell"]), int(data["index"])] += 1
+    elif kind == CELLS_NOTE:
+        state.listed.add((str(data["variant"]), data.get("link")))
+    elif kind == CEILING_NOTE:
+        state.ceilings.add((str(data["variant"]), data.get("link")))
+    elif kind == RETRY_NOTE:
+        state.ended.clear()
+        state.crashes.clear()
+        state.down.clear()
+
+
+def cells_data(
+    variant: Variant, link: str | None, cells: list[MatrixCell], facts: TargetFacts
+) -> dict[str, Any]:
+    """Return the note that lists a variant's cells with what they ask of the KV pool."""
+    return {
+        "variant": variant.name,
+        "link": link,
+        "pool_tok": facts.kv_capacity_tok,
+        "cap": facts.slots,
+        "max_context_tok": facts.max_context_tok,
+        "cells": [
+            {
+                "cell": msgspec.to_builtins(each.cell),
+                "output_tok": each.output_tok,
+                "demand_tok": each.demand_tok,
+                "over_kv": each.over_kv,
+                "capped": each.capped,
+            }
+            for each in cells
+        ],
+    }
+
+
+def listed_cells(reader: StudyReader) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield (the note, the cell's entry) of every cell that the study's sweep holds, once each."""
+    seen: set[str] = set()
+    for note in reversed(reader.notes(CELLS_NOTE)):
+        for entry in note["cells"]:
+            if entry["cell"]["cell"] not in seen:
+                seen.add(entry["cell"]["cell"])
+                yield note, entry

@@ -17,12 +17,13 @@ from typing import Any
 from rich.console import Console
 
 from concbench import __version__
+from concbench.analyse.matrix_tables import is_matrix, matrix
 from concbench.analyse.study import StudyFacts, exit_code, judge
 from concbench.cli.ceilings import ceilings, note_calibration
-from concbench.cli.judging import completed, gone_of
+from concbench.cli.judging import COMPARING, completed, gone_of
 from concbench.cli.payload import payload_lines
 from concbench.clock import folder_stamp
-from concbench.domain import Round, TargetFacts
+from concbench.domain import Round, TargetFacts, to_builtins
 from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
 from concbench.observe.host import machine
@@ -144,8 +145,28 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
     if reader.record.command == "rate":
         again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))
         result.payload = rate_payload(result, again, objectives)
+    add_matrix(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     return completed(result, reader, withdrawn, rejudge)
+
+
+def add_matrix(result: Result, reader: StudyReader) -> None:
+    """Put the tables of a matrix into the payload, where there is more than one series.
+
+    A comparison has its verdicts instead.
+    """
+    if result.command in COMPARING or not is_matrix(result.cells):
+        return
+    asked = None if result.workload is None else result.workload.output_tokens
+    lanes = list(dict.fromkeys(info.cell.lane for info in reader.rounds()))
+    links = list(dict.fromkeys(info.cell.link for info in reader.rounds()))
+    planned = reader.plan.get("sweep")
+    wanted = planned.get("links") if isinstance(planned, dict) else None
+    if isinstance(wanted, list):
+        # Rounds may be shuffled over the links; the plan tells which comes first.
+        links.sort(key=lambda link: wanted.index(link) if link in wanted else len(wanted))
+    found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links)
+    result.payload = {**(result.payload or {}), "matrix": to_builtins(found)}
 
 
 def _measured(reader: StudyReader, retracted: Container[str | None]) -> list[RoundInfo]:

@@ -86,7 +86,7 @@ def plain_markdown(table: PlainTable) -> list[str]:
     sides = ["---" if index < table.words else "---:" for index in range(len(table.headings))]
     lines = [_line(table.headings), "| " + " | ".join(sides) + " |", *map(_line, table.rows)]
     notes = "  \n".join(escaped(note) for note in table.notes)
-    return [f"### {escaped(table.title)}", "\n".join(lines), notes]
+    return [f"### {escaped(table.title)}" if table.title else "", "\n".join(lines), notes]
 
 
 def _line(cells: Sequence[str]) -> str:

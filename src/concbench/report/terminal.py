@@ -131,12 +131,15 @@ def plain_table(table: PlainTable, console: Console) -> None:
         )
         for row in texts
     ]
-    console.print(Text(table.title, style="bold underline"))
+    if table.title:
+        console.print(Text(table.title, style="bold underline"))
     console.print(Text(lines[0], style="dim"), soft_wrap=True)
-    console.print(Text("\n".join(lines[1:])), soft_wrap=True)
+    if table.rows:
+        console.print(Text("\n".join(lines[1:])), soft_wrap=True)
     for note in table.notes:
         console.print(Padding(Text(note, style="dim"), (0, 0, 0, INDENT), expand=False))
-    console.print()
+    if table.title:
+        console.print()
 
 
 def doubt_lines(doubt: DoubtView, console: Console) -> None:

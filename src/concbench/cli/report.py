@@ -42,12 +42,14 @@ def run(args: Namespace) -> int:
         return 0
     if args.study is None:
         raise UsageError("concbench report: name a study folder (or ask for --definitions)")
-    from concbench.cli.study import result_of
-    from concbench.report import csv, html, markdown, terminal
+    from concbench.cli.stored import stored_result
+    from concbench.report import csv, markdown, terminal
     from concbench.result import to_json
 
-    result = result_of(args.study)
+    result = stored_result(args.study)
     if args.html:
+        from concbench.report import html
+
         _guarded(args.html, lambda path: html.write_html(result, path))
     if args.csv_tables:
         _tables(args.csv_tables, csv.matrix_csv(result))

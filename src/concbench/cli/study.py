@@ -18,7 +18,7 @@ from rich.console import Console
 
 from concbench import __version__
 from concbench.analyse.matrix_tables import is_matrix, matrix
-from concbench.analyse.study import StudyFacts, exit_code, judge
+from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
 from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import COMPARING, completed, gone_of
 from concbench.cli.payload import payload_lines
@@ -120,11 +120,8 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
     if gone is not None:
         withdrawn = {name: why for name, why in withdrawn.items() if name in gone}
     retracted = withdrawn.keys()
-    rounds = (
-        reader.load_round(info.round_id)
-        for info in reader.rounds()
-        if info.round_id not in retracted
-    )
+    groups = grouped(info for info in reader.rounds() if info.round_id not in retracted)
+    names = [[info.round_id for info in group.all] for group in groups]
     facts = StudyFacts(
         tool_version=reader.record.tool_version,
         command=reader.record.command,
@@ -140,7 +137,7 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
         ceilings=ceilings(reader),
         target_half_width=reader.plan.get("until", HALF_WIDTH),
     )
-    result = judge(rounds, facts)
+    result = judge_groups(groups, reader.load_groups(names), facts)
     objectives = reader.plan.get("slo")
     if reader.record.command == "rate":
         again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))

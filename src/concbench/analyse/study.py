@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from concbench.analyse.cell import cell_result
 from concbench.analyse.lanes import inflight_limit, lane_doubts, traps_of
 from concbench.analyse.prefill import PrefillPoint, prefill_point, prefill_slope
 from concbench.analyse.streams import samples, streams_of
-from concbench.domain import Cell, Doubt, Estimate, Round, TargetFacts
+from concbench.domain import (
+    Cell,
+    Doubt,
+    Estimate,
+    Round,
+    RoundPhase,
+    TargetFacts,
+    Workload,
+)
 from concbench.plan.levels import Slo
 from concbench.result import CellResult, LaneResult, Result, WorkloadResult
 
@@ -46,23 +54,87 @@ class StudyFacts:
     slos: Sequence[Slo] = ()
 
 
+class Head(Protocol):
+    """A round without its tables: what decides where it belongs."""
+
+    @property
+    def cell(self) -> Cell:
+        """The cell that it is a round of."""
+        ...
+
+    @property
+    def phase(self) -> RoundPhase:
+        """What it counts as."""
+        ...
+
+    @property
+    def workload(self) -> Workload:
+        """What was asked for."""
+        ...
+
+    @property
+    def end_ns(self) -> int:
+        """When its last response ended."""
+        ...
+
+
+H = TypeVar("H", bound=Head)
+
+
+@dataclass(frozen=True, slots=True)
+class CellGroup(Generic[H]):
+    """The rounds of one cell, and those of the cells that stand beside it."""
+
+    own: list[H]
+    beside: list[H]
+
+    @property
+    def all(self) -> list[H]:
+        """Both."""
+        return [*self.own, *self.beside]
+
+
+def grouped(rounds: Iterable[H]) -> list[CellGroup[H]]:
+    """Return the rounds by cell, in order of lane, link, context and concurrency."""
+    groups: dict[str, CellGroup[H]] = {}
+    companions: list[H] = []
+    for each in rounds:
+        if each.cell.context_label in COMPANIONS:
+            companions.append(each)
+        else:
+            groups.setdefault(each.cell.cell, CellGroup([], [])).own.append(each)
+    for each in companions:
+        group = groups.get(each.cell.cell.removesuffix(f".{each.cell.context_label}"))
+        if group is not None:
+            group.beside.append(each)
+    return sorted(groups.values(), key=lambda group: _place(group.own[0].cell))
+
+
 def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
     """Return the result of all rounds: cells in order of lane, context and concurrency.
 
     Rounds of other phases than `measured` only speak through their cell's doubts. Those of
     companion cells give the prefill rate, and the request after a silence in `payload`.
     """
-    grouped: dict[str, list[Round]] = {}
-    beside: dict[str, list[Round]] = {}
-    for each in rounds:
-        kind = beside if each.cell.context_label in COMPANIONS else grouped
-        kind.setdefault(each.cell.cell, []).append(each)
-    order = sorted(grouped.values(), key=lambda group: _place(group[0].cell))
+    groups = grouped(rounds)
+    return judge_groups(groups, (group.all for group in groups), facts)
+
+
+def judge_groups(
+    groups: Sequence[CellGroup[H]], loaded: Iterable[Sequence[Round]], facts: StudyFacts
+) -> Result:
+    """Return the result of rounds that are loaded cell by cell: only one cell's are held.
+
+    `loaded` yields for each group of `grouped` its `all` rounds in that order.
+    """
     baselines: dict[tuple[str, int, str | None], CellResult] = {}
     results: list[CellResult] = []
     doubts: list[Doubt] = lane_doubts(facts.lanes)
-    for group in order:
-        cell = group[0].cell
+    silences: list[dict[str, Any]] = []
+    ends = [head.end_ns for group in groups for head in group.own]
+    for heads, every in zip(groups, loaded, strict=True):
+        group, beside = every[: len(heads.own)], every[len(heads.own) :]
+        cell = heads.own[0].cell
         key = (cell.lane, cell.context_tok, cell.link)
         result, found = cell_result(
             group,
@@ -76,7 +148,8 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
             inflight_limit=inflight_limit(facts.lanes.get(cell.lane)),
             slos=facts.slos,
         )
-        result.client.prefill_tok_per_s = _prefill(group, beside.get(f"{cell.cell}.half", ()))
+        result.client.prefill_tok_per_s = _prefill(group, _labelled(beside, "half"))
+        silences += _idle(cell.cell, _labelled(beside, "idle"), ends)
         if cell.concurrency == 1:
             baselines[key] = result
         results.append(result)
@@ -92,12 +165,16 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
         targets=dict(facts.targets),
         lanes=dict(facts.lanes),
         machine=dict(facts.machine),
-        workload=_workload([each for group in order for each in group], facts.seed),
+        workload=_workload([head for group in groups for head in group.own], facts.seed),
         doubts=sorted(doubts, key=lambda doubt: SEVERITY_ORDER[doubt.severity]),
         corrections=list(facts.corrections),
         cells=results,
-        payload=_idle(order, beside),
+        payload={"idle": silences} if silences else None,
     )
+
+
+def _labelled(rounds: Sequence[Round], label: str) -> list[Round]:
+    return [each for each in rounds if each.cell.context_label == label]
 
 
 def _prefill(whole: Sequence[Round], half: Sequence[Round]) -> Estimate | None:
@@ -114,35 +191,28 @@ def _points(rounds: Iterable[Round]) -> dict[int, PrefillPoint]:
     return {index: point for index, point in found.items() if point is not None}
 
 
-def _idle(
-    order: Sequence[Sequence[Round]], beside: Mapping[str, Sequence[Round]]
-) -> dict[str, Any] | None:
-    """Return `idle`: by cell, what the first request after a silence felt, and later ones warm.
+def _idle(cell: str, silent: Sequence[Round], ends_ns: Sequence[int]) -> list[dict[str, Any]]:
+    """Return what the cell's first request after a silence felt, and later ones warm; or nothing.
 
     `idle_s` is the silence there really was, from the last response before it to the request.
     """
-    ends = [each.end_ns for group in order for each in group]
-    found = []
-    for group in order:
-        cell = group[0].cell.cell
-        rounds = sorted(beside.get(f"{cell}.idle", ()), key=lambda each: each.start_ns)
-        felt = [(each, latency) for each in rounds if (latency := _latency_ms(each)) is not None]
-        if len(felt) < 2 or felt[0][0] is not rounds[0]:
-            continue
-        first, (ttft_ms, e2e_ms) = felt[0]
-        warm = [latency for _, latency in felt[1:]]
-        before = max((end for end in ends if end <= first.start_ns), default=first.start_ns)
-        entry = {
-            "cell": cell,
-            "idle_s": (first.start_ns - before) / 1e9,
-            "ttft_ms": ttft_ms,
-            "e2e_ms": e2e_ms,
-            "warm_ttft_ms": _median([ttft for ttft, _ in warm]),
-            "warm_e2e_ms": _median([e2e for _, e2e in warm]),
-            "n_warm": len(warm),
-        }
-        found.append(entry)
-    return {"idle": found} if found else None
+    rounds = sorted(silent, key=lambda each: each.start_ns)
+    felt = [(each, latency) for each in rounds if (latency := _latency_ms(each)) is not None]
+    if len(felt) < 2 or felt[0][0] is not rounds[0]:
+        return []
+    first, (ttft_ms, e2e_ms) = felt[0]
+    warm = [latency for _, latency in felt[1:]]
+    before = max((end for end in ends_ns if end <= first.start_ns), default=first.start_ns)
+    entry = {
+        "cell": cell,
+        "idle_s": (first.start_ns - before) / 1e9,
+        "ttft_ms": ttft_ms,
+        "e2e_ms": e2e_ms,
+        "warm_ttft_ms": _median([ttft for ttft, _ in warm]),
+        "warm_e2e_ms": _median([e2e for _, e2e in warm]),
+        "n_warm": len(warm),
+    }
+    return [entry]
 
 
 def _latency_ms(round_: Round) -> tuple[float | None, float] | None:
@@ -164,7 +234,7 @@ def _place(cell: Cell) -> tuple[str, str, int, int, float]:
     return (cell.lane, cell.link or "", cell.context_tok, cell.concurrency, cell.rate_rps or 0.0)
 
 
-def _workload(rounds: Sequence[Round], seed: int) -> WorkloadResult | None:
+def _workload(rounds: Sequence[Head], seed: int) -> WorkloadResult | None:
     measured = [each for each in rounds if each.phase == "measured"]
     if not measured:
         return None

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "amend": ("amend", "record that a newer study supersedes an older one"),
     "import": ("import_", "read results of other tools into a study"),
     "report": ("report", "show a stored study: terminal, page, Markdown, CSV, JSON"),
+    "query": ("query", "SQL on a study; its tables as CSV or Parquet"),
     "reference": ("reference", "run the known-truth server"),
 }
 """Command -> (module of `concbench.cli`, one line)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from concbench.errors import OutputUnusable, UsageError
@@ -16,7 +16,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the page")
     parser.add_argument("--md", metavar="FILE", help="write Markdown, - for stdout")
     parser.add_argument("--csv", metavar="FILE", help="write CSV, - for stdout")
+    parser.add_argument(
+        "--csv-tables",
+        type=Path,
+        metavar="DIR",
+        help="write the tables over lanes, links and contexts as CSV, a file each",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the result JSON, - for stdout")
+    parser.add_argument(
+        "--all", action="store_true", help="on the terminal every series, however many there are"
+    )
     parser.add_argument(
         "--definitions", action="store_true", help="print how each number is defined"
     )
@@ -33,13 +42,17 @@ def run(args: Namespace) -> int:
         return 0
     if args.study is None:
         raise UsageError("concbench report: name a study folder (or ask for --definitions)")
-    from concbench.cli.study import result_of
-    from concbench.report import csv, html, markdown, terminal
+    from concbench.cli.stored import stored_result
+    from concbench.report import csv, markdown, terminal
     from concbench.result import to_json
 
-    result = result_of(args.study)
+    result = stored_result(args.study)
     if args.html:
+        from concbench.report import html
+
         _guarded(args.html, lambda path: html.write_html(result, path))
+    if args.csv_tables:
+        _tables(args.csv_tables, csv.matrix_csv(result))
     texts: dict[str | None, Callable[[], bytes]] = {
         args.md: lambda: markdown.to_markdown(result).encode(),
         args.csv: lambda: csv.to_csv(result).encode(),
@@ -52,9 +65,20 @@ def run(args: Namespace) -> int:
         elif where:
             content = make()
             _guarded(Path(where), lambda path, made=content: path.write_bytes(made))  # type: ignore[misc]
-    if not any((args.html, args.md, args.csv, args.json)):
-        terminal.render(result, Console(highlight=False))
+    if not any((args.html, args.md, args.csv, args.json, args.csv_tables)):
+        terminal.render(result, Console(highlight=False), every_series=args.all)
     return 0
+
+
+def _tables(folder: Path, texts: Mapping[str, str]) -> None:
+    if not texts:
+        raise UsageError(
+            "this study has one lane, link and context: there are no tables over them "
+            "(use --csv for its cells)"
+        )
+    _guarded(folder, lambda path: path.mkdir(parents=True, exist_ok=True))
+    for name, text in texts.items():
+        _guarded(folder / f"{name}.csv", lambda path, made=text: path.write_text(made, newline=""))  # type: ignore[misc]
 
 
 def _guarded(path: Path, write: Callable[[Path], object]) -> None:

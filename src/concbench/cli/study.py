@@ -19,13 +19,14 @@ from rich.console import Console
 from concbench import __version__
 from concbench.analyse.lanes import NOTE as LANE_NOTE
 from concbench.analyse.lanes import lane_results
-from concbench.analyse.study import StudyFacts, exit_code, judge
+from concbench.analyse.matrix_tables import is_matrix, matrix
+from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
 from concbench.cli.ceilings import ceilings, note_calibration
-from concbench.cli.judging import completed, gone_of
+from concbench.cli.judging import COMPARING, completed, gone_of
 from concbench.cli.payload import payload_lines
 from concbench.cli.sweep_result import add_sweep, is_left_out
 from concbench.clock import folder_stamp, utc_stamp
-from concbench.domain import Round, TargetFacts
+from concbench.domain import Round, TargetFacts, to_builtins
 from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
 from concbench.observe.host import machine
@@ -124,11 +125,12 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
         withdrawn = {name: why for name, why in withdrawn.items() if name in gone}
     retracted = withdrawn.keys()
     is_sweep = reader.record.command == "sweep"
-    rounds = (
-        reader.load_round(info.round_id)
+    groups = grouped(
+        info
         for info in reader.rounds()
         if info.round_id not in retracted and not (is_sweep and is_left_out(info))
     )
+    names = [[info.round_id for info in group.all] for group in groups]
     facts = StudyFacts(
         tool_version=reader.record.tool_version,
         command=reader.record.command,
@@ -145,15 +147,35 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
         ceilings=ceilings(reader),
         target_half_width=reader.plan.get("until", HALF_WIDTH),
     )
-    result = judge(rounds, facts)
+    result = judge_groups(groups, reader.load_groups(names), facts)
     objectives = reader.plan.get("slo")
     if reader.record.command == "rate":
         again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))
         result.payload = rate_payload(result, again, objectives)
     if is_sweep:
         add_sweep(result, reader)
+    add_matrix(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     return completed(result, reader, withdrawn, rejudge)
+
+
+def add_matrix(result: Result, reader: StudyReader) -> None:
+    """Put the tables of a matrix into the payload, where there is more than one series.
+
+    A comparison has its verdicts instead.
+    """
+    if result.command in COMPARING or not is_matrix(result.cells):
+        return
+    asked = None if result.workload is None else result.workload.output_tokens
+    lanes = list(dict.fromkeys(info.cell.lane for info in reader.rounds()))
+    links = list(dict.fromkeys(info.cell.link for info in reader.rounds()))
+    planned = reader.plan.get("sweep")
+    wanted = planned.get("links") if isinstance(planned, dict) else None
+    if isinstance(wanted, list):
+        # Rounds may be shuffled over the links; the plan tells which comes first.
+        links.sort(key=lambda link: wanted.index(link) if link in wanted else len(wanted))
+    found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links)
+    result.payload = {**(result.payload or {}), "matrix": to_builtins(found)}
 
 
 def _measured(reader: StudyReader, retracted: Container[str | None]) -> list[RoundInfo]:

@@ -11,6 +11,7 @@ from concbench.report.findings import finding
 from concbench.report.header import engine_line, instrument_line, lane_facts, panel_row
 from concbench.report.inert import inert
 from concbench.report.lanes import lane_details, lane_line
+from concbench.report.matrix import matrix_tables
 from concbench.report.reproduce import command_lines
 from concbench.report.rows import level_of, level_text, table_of
 from concbench.report.verdicts import verdict_sentences
@@ -40,6 +41,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
         machine=_machine(result.machine),
         study=inert(result.study, PATH_LIMIT) if result.study else None,
         page=inert(page, PATH_LIMIT) if page else None,
+        matrix=matrix_tables(result.payload),
     )
 
 

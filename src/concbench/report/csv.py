@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from concbench.domain import Estimate, Summary
 from concbench.report.inert import without_credentials
+from concbench.report.matrix import flat_rows, matrix_of
 from concbench.result import CellResult, Result
 
 Value = str | int | float | bool | None
@@ -42,9 +43,47 @@ SUMMARY_FIELDS = ("n", "mean", "min", "max", "p50", "p90", "p95", "p99")
 
 def to_csv(result: Result) -> str:
     """Return the cells as CSV text with CRLF line ends. Unknown is empty."""
-    rows = [_row(result, cell) for cell in result.cells]
+    placed = _placed(result)
+    rows = [_row(result, cell) | placed(cell) for cell in result.cells]
     header = list(rows[0]) if rows else list(_front(result))
     return rows_to_csv(header, (row.values() for row in rows))
+
+
+MATRIX_COLUMNS = (
+    "scaling",
+    "elapsed_s",
+    "relative_to",
+    "elapsed_ratio",
+    "concurrency_ratio",
+    "throughput_constant",
+    "over_kv",
+    "kv_demand_tok",
+    "kv_pool_tok",
+    "preemptions",
+    "waiting_max",
+    "queue_mean_ms",
+)
+"""What a cell's place in a matrix adds to its row."""
+
+
+def _placed(result: Result) -> Callable[[CellResult], dict[str, Value]]:
+    """Return what gives a cell's matrix columns; nothing where the result is no matrix."""
+    found = matrix_of(result.payload)
+    if found is None:
+        return lambda cell: {}
+    rows = {row.cell: row for row in found.concurrency}
+    return lambda cell: {
+        name: getattr(rows[cell.cell], name) if cell.cell in rows else None
+        for name in MATRIX_COLUMNS
+    }
+
+
+def matrix_csv(result: Result) -> dict[str, str]:
+    """Return the matrix's tables as CSV texts by name; none where the result is no matrix."""
+    found = matrix_of(result.payload)
+    if found is None:
+        return {}
+    return {name: rows_to_csv(*flat_rows(getattr(found, name))) for name in found.__struct_fields__}
 
 
 def rows_to_csv(header: Sequence[str], rows: Iterable[Iterable[Value]]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from concbench.report.build import build_view
 from concbench.report.comparisontables import crossover_tables, tables
-from concbench.report.view import Banner, DoubtView, ReportView, SeriesView, Table
+from concbench.report.view import Banner, DoubtView, PlainTable, ReportView, SeriesView, Table
 from concbench.result import Result
 
 SEPARATOR = " · "
@@ -21,6 +21,8 @@ def to_markdown(result: Result) -> str:
     blocks: list[str] = [*_top(view)]
     for series in view.series:
         blocks += _series(series)
+    for table in view.matrix:
+        blocks += plain_markdown(table)
     if view.verdicts:
         blocks += ["### Comparison", _bullets(escaped(sentence) for sentence in view.verdicts)]
         blocks += comparison_blocks(result, heading="####")
@@ -90,6 +92,14 @@ def _table(table: Table) -> str:
     ]
     lines = [_line(header), "|" + "|".join(" ---: " for _ in header) + "|"]
     return "\n".join([*lines, *(_line(row) for row in body)])
+
+
+def plain_markdown(table: PlainTable) -> list[str]:
+    """Return a table of texts: title, table, notes."""
+    sides = ["---" if index < table.words else "---:" for index in range(len(table.headings))]
+    lines = [_line(table.headings), "| " + " | ".join(sides) + " |", *map(_line, table.rows)]
+    notes = "  \n".join(escaped(note) for note in table.notes)
+    return [f"### {escaped(table.title)}" if table.title else "", "\n".join(lines), notes]
 
 
 def _line(cells: Sequence[str]) -> str:

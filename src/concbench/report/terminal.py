@@ -19,7 +19,16 @@ from concbench.report.build import build_view
 from concbench.report.comparisontables import crossover_tables
 from concbench.report.comparisontables import table_lines as comparison_lines
 from concbench.report.comparisontables import tables as comparison_tables
-from concbench.report.view import Banner, Column, DoubtView, Quantity, ReportView, SeriesView, Table
+from concbench.report.view import (
+    Banner,
+    Column,
+    DoubtView,
+    PlainTable,
+    Quantity,
+    ReportView,
+    SeriesView,
+    Table,
+)
 from concbench.result import Result
 
 INDENT = 2
@@ -40,12 +49,27 @@ class Block:
     width: int
 
 
-def render(result: Result, console: Console, *, page: str | None = None) -> None:
-    """Print the report. `page` is where the HTML report was written, if it was."""
+MOST_SERIES = 8
+"""Beside the tables of a matrix, more series are not printed unless every one is asked for."""
+
+
+def render(
+    result: Result, console: Console, *, page: str | None = None, every_series: bool = False
+) -> None:
+    """Print the report. `page` is where the HTML report was written, if it was.
+
+    With the tables of a matrix more than 8 series are only counted, unless `every_series`.
+    """
     view = build_view(result, page)
     _banners(view, console)
-    for series in view.series:
-        _series(series, console)
+    for table in view.matrix:
+        plain_table(table, console)
+    if view.matrix and len(view.series) > MOST_SERIES and not every_series:
+        told = f"{len(view.series)} series in detail: `concbench report --all`, or --html, --md"
+        console.print(Text(told, style="dim"))
+    else:
+        for series in view.series:
+            _series(series, console)
     for found in [*comparison_tables(result), *crossover_tables(result)]:
         console.print(Text(found.title, style="bold"))
         for row in comparison_lines(found):
@@ -101,6 +125,30 @@ def _series(series: SeriesView, console: Console) -> None:
     style = "bold red" if any(row.fatal for row in series.table.rows) else "bold"
     console.print(Text(series.finding, style=style))
     if series.title:
+        console.print()
+
+
+def plain_table(table: PlainTable, console: Console) -> None:
+    """Print a table of texts; lines may be longer than the terminal is wide."""
+    texts = [table.headings, *table.rows]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    lines = [
+        _indented(
+            GAP.join(
+                text + " " * (width - cell_len(text)) if index < table.words else _fit(text, width)
+                for index, (text, width) in enumerate(zip(row, widths, strict=True))
+            )
+        )
+        for row in texts
+    ]
+    if table.title:
+        console.print(Text(table.title, style="bold underline"))
+    console.print(Text(lines[0], style="dim"), soft_wrap=True)
+    if table.rows:
+        console.print(Text("\n".join(lines[1:])), soft_wrap=True)
+    for note in table.notes:
+        console.print(Padding(Text(note, style="dim"), (0, 0, 0, INDENT), expand=False))
+    if table.title:
         console.print()
 
 

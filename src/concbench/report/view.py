@@ -88,6 +88,17 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainTable:
+    """A table of texts. The first `words` columns are words (to the left), the others figures."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    words: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class FactView:
     """One fact of a lane, and where it is known from."""
 
@@ -150,7 +161,10 @@ class Banner:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """The whole report. `sentence` is the answer in one line."""
+    """The whole report. `sentence` is the answer in one line.
+
+    `matrix` are the tables over several lanes, links or contexts; none of them otherwise.
+    """
 
     command: str
     began_utc: str
@@ -164,3 +178,4 @@ class ReportView:
     machine: tuple[FactView, ...]
     study: str | None
     page: str | None
+    matrix: tuple[PlainTable, ...] = ()

@@ -10,6 +10,8 @@ import glob
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -177,23 +179,78 @@ def _floats(values: list[Any], *, nullable: bool) -> NDArray[Any]:
     return np.ma.MaskedArray(numbers, mask=missing) if nullable and missing.any() else numbers
 
 
-def read_requests(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[RequestRecord]:
-    """Return the requests of a round as they were. Raises duckdb.Error for a damaged file."""
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one round. `lags` holds `read` and `loop` lags in nanoseconds."""
+
+    requests: list[RequestRecord]
+    events: Events
+    samples: list[ServerSample]
+    lags: dict[str, list[int]]
+
+
+def read_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> Tables:
+    """Return the tables of a round as they were. Raises duckdb.Error for a damaged file."""
+    return Tables(
+        requests=read_requests(connection, folder),
+        events=read_events(connection, folder),
+        samples=read_samples(connection, folder),
+        lags=read_lags(connection, folder),
+    )
+
+
+def read_many(
+    connection: duckdb.DuckDBPyConnection,
+    rounds: Path,
+    counts: Sequence[tuple[str, int, int, int]],
+) -> dict[str, Tables]:
+    """Return the tables of several rounds by id, read together.
+
+    `counts` are (id, requests, events, samples) as on record: they tell where one round ends and
+    the next begins. Raises duckdb.Error for a damaged file, ValueError where the counts are not
+    those of the files.
+    """
+    folders = [rounds / name for name, *_ in counts]
+    requests = read_requests(connection, *folders)
+    events = read_events(connection, *folders)
+    samples = read_samples(connection, *folders)
+    lags = _lags_by_round(connection, folders)
+    totals = [sum(column) for column in list(zip(*counts, strict=True))[1:]]
+    if totals != [len(requests), len(events), len(samples)]:
+        raise ValueError("the files do not hold as many rows as are on record")
+    tables, at = {}, [0, 0, 0]
+    for name, *sizes in counts:
+        ends = [start + size for start, size in zip(at, sizes, strict=True)]
+        tables[name] = Tables(
+            requests=requests[at[0] : ends[0]],
+            events=Events(
+                **{column: getattr(events, column)[at[1] : ends[1]] for column in _TYPECODES}
+            ),
+            samples=samples[at[2] : ends[2]],
+            lags=lags.get(name, {"read": [], "loop": []}),
+        )
+        at = ends
+    return tables
+
+
+def read_requests(connection: duckdb.DuckDBPyConnection, *folders: Path) -> list[RequestRecord]:
+    """Return the requests of rounds as they were. Raises duckdb.Error for a damaged file."""
     return [
         RequestRecord(**{**row, "notes": tuple(row["notes"])})
-        for row in _rows(connection, folder, "requests")
+        for row in _rows(connection, folders, "requests")
     ]
 
 
-def read_samples(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[ServerSample]:
-    """Return the samples of a round as they were. Raises duckdb.Error for a damaged file."""
-    return [ServerSample(**row) for row in _rows(connection, folder, "samples")]
+def read_samples(connection: duckdb.DuckDBPyConnection, *folders: Path) -> list[ServerSample]:
+    """Return the samples of rounds as they were. Raises duckdb.Error for a damaged file."""
+    return [ServerSample(**row) for row in _rows(connection, folders, "samples")]
 
 
-def read_events(connection: duckdb.DuckDBPyConnection, folder: Path) -> Events:
-    """Return the events of a round as they were. Raises duckdb.Error for a damaged file."""
-    path = sql_path(part_path(folder, "events"))
-    columns = connection.execute(f"SELECT * FROM read_parquet([{path}])").fetchnumpy()
+def read_events(connection: duckdb.DuckDBPyConnection, *folders: Path) -> Events:
+    """Return the events of rounds as they were. Raises duckdb.Error for a damaged file."""
+    names = ", ".join(_TYPECODES)
+    sql = f"SELECT {names} FROM read_parquet([{_paths(folders, 'events')}])"
+    columns = connection.execute(sql).fetchnumpy()
     return Events(**{name: _array(code, columns[name]) for name, code in _TYPECODES.items()})
 
 
@@ -205,17 +262,37 @@ def _array(typecode: str, column: NDArray[Any]) -> Any:  # noqa: ANN401 - int or
 
 def read_lags(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, list[int]]:
     """Return `read` and `loop` lags in nanoseconds. Raises duckdb.Error for a damaged file."""
-    lags: dict[str, list[int]] = {"read": [], "loop": []}
-    for row in _rows(connection, folder, "lags"):
-        lags[row["series"]].append(row["lag_ns"])
-    return lags
+    found = _lags_by_round(connection, [folder])
+    return next(iter(found.values()), {"read": [], "loop": []})
+
+
+def _lags_by_round(
+    connection: duckdb.DuckDBPyConnection, folders: Sequence[Path]
+) -> dict[str, dict[str, list[int]]]:
+    """Return the lags of rounds by id; rounds without any are missing."""
+    sql = f"SELECT round_id, series, lag_ns FROM read_parquet([{_paths(folders, 'lags')}])"
+    columns = connection.execute(sql).fetchnumpy()
+    ids, series, lags = columns["round_id"], columns["series"], columns["lag_ns"]
+    starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1), len(ids)] if len(ids) else [0]
+    found = {}
+    for start, end in pairwise(starts):
+        kinds, values = series[start:end], lags[start:end]
+        split = {name: values[kinds == name].tolist() for name in ("read", "loop")}
+        if sum(map(len, split.values())) != len(values):
+            raise KeyError("a series of lags that is neither read nor loop")
+        found[str(ids[start])] = split
+    return found
+
+
+def _paths(folders: Sequence[Path], table: str) -> str:
+    return ", ".join(sql_path(part_path(folder, table)) for folder in folders)
 
 
 def _rows(
-    connection: duckdb.DuckDBPyConnection, folder: Path, table: str
+    connection: duckdb.DuckDBPyConnection, folders: Sequence[Path], table: str
 ) -> Iterable[dict[str, Any]]:
-    path = sql_path(part_path(folder, table))
-    cursor = connection.execute(f"SELECT * EXCLUDE (round_id) FROM read_parquet([{path}])")
+    files = _paths(folders, table)
+    cursor = connection.execute(f"SELECT * EXCLUDE (round_id) FROM read_parquet([{files}])")
     names = [column[0] for column in cursor.description]
     for row in cursor.fetchall():
         yield {name: _restored(value) for name, value in zip(names, row, strict=True)}

@@ -1,0 +1,290 @@
+"""The tables that people make of a matrix by hand, made from its cells. Pure.
+
+One stream alone by context; what concurrency adds, up to the KV pool and beyond it; the peak
+against what prefill alone predicts; how many at once. Formulas: the docstrings of
+`concbench.analyse.matrix_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from concbench.analyse.change import change
+from concbench.analyse.matrix_against import against_rows
+from concbench.analyse.matrix_model import (
+    ConcurrencyRow,
+    GainRow,
+    Matrix,
+    MaxRow,
+    PredictedRow,
+    SingleRow,
+)
+from concbench.analyse.single import Single, output_tok, single_of
+from concbench.domain import Estimate, TargetFacts
+from concbench.result import CellResult
+
+SATURATED_SHARE = 0.97
+"""Throughput that counts as the peak's."""
+
+CONSTANT_SHARE = 0.03
+"""How far throughput may move beyond the pool and still be called constant."""
+
+LONG_CONTEXT = 16
+"""Prompt ÷ answer from which prefill alone decides the aggregate."""
+
+Place = tuple[str, str | None, int, str]
+"""Lane, link, context in tokens and its label."""
+
+
+def is_matrix(cells: Sequence[CellResult]) -> bool:
+    """Return whether there is more than one lane, link or context to put side by side."""
+    axes = ({c.lane for c in cells}, {c.link for c in cells}, {c.context_tok for c in cells})
+    return any(len(values) > 1 for values in axes)
+
+
+def matrix(
+    cells: Sequence[CellResult],
+    targets: Mapping[str, TargetFacts],
+    output_tokens: int | None = None,
+    *,
+    lanes: Sequence[str] = (),
+    links: Sequence[str | None] = (),
+) -> Matrix:
+    """Return all tables. `output_tokens` is what was asked for, for cells without an answer.
+
+    `lanes` and `links` give the order: the first is what others are compared with; those not named
+    follow in the order of the cells. Cells of an offered rate are left out: they have no
+    concurrency of their own.
+    """
+    groups = _groups([cell for cell in cells if cell.rate_rps is None], lanes, links)
+    pools = {lane: facts.kv_capacity_tok for lane, facts in targets.items()}
+    singles = {place: single_of(group) for place, group in groups.items()}
+    rows = {
+        place: _concurrency(place, group, pools.get(place[0]), output_tokens)
+        for place, group in groups.items()
+    }
+    return Matrix(
+        single_stream=_single_rows({p: one for p, one in singles.items() if one is not None}),
+        concurrency=[row for group in rows.values() for row in group],
+        gain=[gain for place, group in rows.items() if (gain := _gain(place, group)) is not None],
+        predicted=[
+            found
+            for place, group in rows.items()
+            if (found := _predicted(place, singles[place], group, groups[place])) is not None
+        ],
+        max_concurrency=[
+            _max_row(place, group, pools.get(place[0]), _answer(groups[place], output_tokens))
+            for place, group in rows.items()
+        ],
+        against=against_rows(groups, singles),
+    )
+
+
+def _groups(
+    cells: Sequence[CellResult], lanes: Sequence[str], links: Sequence[str | None]
+) -> dict[Place, list[CellResult]]:
+    groups: dict[Place, list[CellResult]] = {}
+    for cell in cells:
+        place = (cell.lane, cell.link, cell.context_tok, cell.context_label)
+        groups.setdefault(place, []).append(cell)
+    all_lanes = list(dict.fromkeys([*lanes, *(place[0] for place in groups)]))
+    all_links = list(dict.fromkeys([*links, *(place[1] for place in groups)]))
+    order = sorted(groups, key=lambda p: (all_lanes.index(p[0]), all_links.index(p[1]), p[2], p[3]))
+    return {place: sorted(groups[place], key=lambda c: c.concurrency) for place in order}
+
+
+def _answer(cells: Sequence[CellResult], asked: int | None) -> float | None:
+    """Return output tokens a request, as received; as asked where no answer came."""
+    known = [tokens for cell in cells if (tokens := output_tok(cell)) is not None]
+    if known:
+        return max(known)
+    return None if asked is None else float(asked)
+
+
+def _single_rows(singles: Mapping[Place, Single]) -> list[SingleRow]:
+    """Return one row a place; changes are against the first lane (or link) at that context."""
+    first: dict[tuple[int, str], tuple[Place, Single]] = {}
+    found = []
+    for place, one in singles.items():
+        lane, link, context, label = place
+        base_place, base = first.setdefault((context, label), (place, one))
+        is_base = base_place == place
+        found.append(
+            SingleRow(
+                lane=lane,
+                link=link,
+                context_label=label,
+                context_tok=context,
+                prefill_tok_per_s=one.prefill,
+                prefill_method=one.prefill_method,
+                decode_tok_per_s=one.decode,
+                ttft_ms=one.ttft_ms,
+                against=None if is_base else _name(base_place),
+                prefill_change=None if is_base else change(base.prefill, one.prefill),
+                decode_change=None if is_base else change(base.decode, one.decode),
+                ttft_change=None if is_base else change(base.ttft_ms, one.ttft_ms),
+            )
+        )
+    return sorted(found, key=lambda row: row.context_tok)
+
+
+def _name(place: Place) -> str:
+    return place[0] if place[1] is None else f"{place[0]} · {place[1]}"
+
+
+def _concurrency(
+    place: Place, cells: Sequence[CellResult], pool: int | None, asked: int | None
+) -> list[ConcurrencyRow]:
+    answer = _answer(cells, asked)
+    demand = {
+        cell.cell: None if answer is None else round(cell.concurrency * (place[2] + answer))
+        for cell in cells
+    }
+    over = {
+        cell.cell: pool is not None and (need := demand[cell.cell]) is not None and need > pool
+        for cell in cells
+    }
+    alone = next((c.client.output_tok_per_s for c in cells if c.concurrency == 1), None)
+    inside = [c for c in cells if not over[c.cell] and elapsed_s(c) is not None]
+    rows = []
+    for cell in cells:
+        below = [c for c in inside if c.concurrency < cell.concurrency]
+        row = _row(cell, below[-1] if below else None, alone)
+        rows.append(
+            msgspec.structs.replace(
+                row, over_kv=over[cell.cell], kv_demand_tok=demand[cell.cell], kv_pool_tok=pool
+            )
+        )
+    return rows
+
+
+def _row(cell: CellResult, base: CellResult | None, alone: Estimate | None) -> ConcurrencyRow:
+    rate = cell.client.output_tok_per_s
+    return ConcurrencyRow(
+        cell=cell.cell,
+        lane=cell.lane,
+        link=cell.link,
+        context_label=cell.context_label,
+        context_tok=cell.context_tok,
+        concurrency=cell.concurrency,
+        outcome=cell.outcome,
+        aggregate_tok_per_s=rate,
+        per_stream_tok_per_s=cell.client.per_request_tok_per_s.mean,
+        scaling=_ratio(rate.point, alone.point) if rate and alone else None,
+        overlap=cell.overlap,
+        elapsed_s=elapsed_s(cell),
+        relative_to=None if base is None else base.concurrency,
+        elapsed_ratio=None if base is None else _ratio(elapsed_s(cell), elapsed_s(base)),
+        concurrency_ratio=None if base is None else cell.concurrency / base.concurrency,
+        throughput_constant=None if base is None else _constant(base, cell),
+        failures=cell.requests.failed + cell.requests.incomplete,
+        preemptions=cell.server.preemptions,
+        waiting_max=cell.server.waiting_max,
+        queue_mean_ms=_mean_of(cell.server.queue_ms),
+    )
+
+
+def elapsed_s(cell: CellResult) -> float | None:
+    """Return the wall of one batch in seconds: its output tokens ÷ the batch figure.
+
+    None where not every request was answered: part of a batch takes less.
+    """
+    rate, counts = cell.client.output_tok_per_s, cell.requests
+    if rate is None or rate.point <= 0 or not counts.ok or counts.ok != counts.sent:
+        return None
+    return cell.tokens.output / counts.ok * cell.concurrency / rate.point
+
+
+def _mean_of(queue_ms: Mapping[str, object] | None) -> float | None:
+    found = (queue_ms or {}).get("mean")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return None if value is None or not base else value / base
+
+
+def _constant(base: CellResult, cell: CellResult) -> bool | None:
+    found = change(base.client.output_tok_per_s, cell.client.output_tok_per_s)
+    if found is None:
+        return None
+    return abs(found.relative_pct) <= 100 * CONSTANT_SHARE or found.exceeds_noise is False
+
+
+def _gain(place: Place, rows: Sequence[ConcurrencyRow]) -> GainRow | None:
+    known = [(row, row.aggregate_tok_per_s.point) for row in rows if row.aggregate_tok_per_s]
+    if len(known) < 2 or known[0][0].concurrency != 1 or known[0][1] <= 0:
+        return None
+    peak, peak_rate = max(known, key=lambda one: one[1])
+    enough = next(row for row, rate in known if rate >= SATURATED_SHARE * peak_rate)
+    return GainRow(
+        **_at(place),
+        single_tok_per_s=known[0][1],
+        peak_tok_per_s=peak_rate,
+        peak_concurrency=peak.concurrency,
+        saturation_concurrency=enough.concurrency,
+        gain=peak_rate / known[0][1],
+        saturated=enough.concurrency < known[-1][0].concurrency,
+    )
+
+
+def _predicted(
+    place: Place,
+    single: Single | None,
+    rows: Sequence[ConcurrencyRow],
+    cells: Sequence[CellResult],
+) -> PredictedRow | None:
+    known = [(row, row.aggregate_tok_per_s.point) for row in rows if row.aggregate_tok_per_s]
+    answer = _answer(cells, None)
+    if single is None or single.prefill is None or not known or not answer:
+        return None
+    prefill = single.prefill.point
+    predicted = prefill * answer / (place[2] + answer)
+    row, measured = max(known, key=lambda one: one[1])
+    return PredictedRow(
+        **_at(place),
+        output_tok=answer,
+        prefill_tok_per_s=prefill,
+        prefill_method=single.prefill_method or "",
+        predicted_tok_per_s=predicted,
+        measured_tok_per_s=measured,
+        measured_concurrency=row.concurrency,
+        measured_to_predicted=measured / predicted,
+        long_context=place[2] >= LONG_CONTEXT * answer,
+    )
+
+
+def _max_row(
+    place: Place, rows: Sequence[ConcurrencyRow], pool: int | None, answer: float | None
+) -> MaxRow:
+    clean = [r for r in rows if r.outcome == "measured" and not r.failures]
+    inside = [r for r in clean if not r.over_kv]
+    over = [r for r in rows if r.over_kv]
+    bad = [r for r in rows if r.outcome not in ("measured", "interrupted") or r.failures]
+    limit = None if pool is None or answer is None else int(pool // (place[2] + answer))
+    last = over[-1] if over else None
+    return MaxRow(
+        **_at(place),
+        kv_pool_tok=pool,
+        kv_limit=limit,
+        max_clean=inside[-1].concurrency if inside else None,
+        over_concurrency=None if last is None else last.concurrency,
+        over_ratio=None if last is None else _ratio(last.concurrency, limit),
+        over_failures=None if last is None else last.failures,
+        over_preemptions=None if last is None else last.preemptions,
+        over_outcome=None if last is None else last.outcome,
+        first_bad=bad[0].concurrency if bad else None,
+        first_bad_outcome=_why(bad[0]) if bad else None,
+    )
+
+
+def _why(row: ConcurrencyRow) -> str:
+    return row.outcome if row.outcome != "measured" else f"{row.failures} failed"
+
+
+def _at(place: Place) -> dict[str, Any]:
+    lane, link, context, label = place
+    return {"lane": lane, "link": link, "context_label": label, "context_tok": context}

@@ -1,0 +1,323 @@
+"""The tables of a matrix as texts, the same for terminal, Markdown and page; and flat for CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from concbench.analyse.matrix_model import (
+    AgainstRow,
+    Change,
+    ConcurrencyRow,
+    GainRow,
+    Matrix,
+    MaxRow,
+    PredictedRow,
+    SingleRow,
+)
+from concbench.domain import Estimate
+from concbench.report import numbers
+from concbench.report.inert import inert
+from concbench.report.numbers import MISSING, TIMES
+from concbench.report.view import PlainTable
+
+NO_DIFFERENCE = "no difference"
+_METRICS = {
+    "prefill_tok_per_s": "prefill tok/s",
+    "decode_tok_per_s": "decode tok/s",
+    "ttft_ms": "TTFT ms",
+    "aggregate_tok_per_s": "aggregate tok/s",
+}
+_AXES = {"link": "Links", "lane": "Lanes", "flag": "Flags", "control": "Controls"}
+OVERLAP_NOTE = (
+    "overlap = (N·T₁/T_N − 1)/(N − 1): 1 parallel, 0 no gain from concurrency, below 0 worse "
+    "than one after another"
+)
+RATIO_NOTE = (
+    "elapsed and N are against the row of the level below, over the KV pool against the last row "
+    "inside: equal ratios mean that what does not fit only waits"
+)
+PREDICTED_NOTE = (
+    "predicted = prefill × G ÷ (context + G), G output tokens a request; it leaves decode out, "
+    "so it holds at long context (at least 16 times the answer)"
+)
+RATIO_PREFILL_NOTE = "‡ prompt ÷ TTFT: the first step and the network are in it"
+
+
+def matrix_of(payload: Mapping[str, Any] | None) -> Matrix | None:
+    """Return the tables that a result's payload holds, or None."""
+    found = (payload or {}).get("matrix")
+    return None if found is None else msgspec.convert(found, Matrix)
+
+
+def matrix_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]:
+    """Return the tables to show, none where the result is no matrix."""
+    found = matrix_of(payload)
+    if found is None:
+        return ()
+    tables = [
+        _single(found.single_stream),
+        *_concurrency(found.concurrency),
+        _gain(found.gain),
+        _predicted(found.predicted),
+        _max(found.max_concurrency),
+        *_against(found.against),
+    ]
+    return tuple(table for table in tables if table.rows)
+
+
+def _place(row: SingleRow | ConcurrencyRow | GainRow | PredictedRow | MaxRow) -> list[str]:
+    return [_context(row.context_label, row.context_tok), _lane(row.lane, row.link)]
+
+
+def _context(label: str, tokens: int) -> str:
+    return f"{tokens:,}" if label == str(tokens) else f"{inert(label, 20)} ({tokens:,})"
+
+
+def _lane(lane: str, link: str | None) -> str:
+    return inert(lane, 60) if link is None else f"{inert(lane, 60)} · {inert(link, 40)}"
+
+
+def _single(rows: Sequence[SingleRow]) -> PlainTable:
+    changed = any(row.against is not None for row in rows)
+    headings = ["context", "lane", "prefill tok/s", "decode tok/s", "TTFT ms"]
+    if changed:
+        headings = [*headings, "prefill", "decode", "TTFT"]
+    by_ratio = any(row.prefill_method == "prompt ÷ TTFT" for row in rows)
+    notes = [RATIO_PREFILL_NOTE] if by_ratio else []
+    bases = list(dict.fromkeys(row.against for row in rows if row.against))
+    if bases:
+        notes.insert(0, f"changes against {inert(bases[0])}; no difference: the intervals overlap")
+    return PlainTable(
+        title="One stream alone",
+        headings=tuple(headings),
+        rows=tuple(tuple(_single_row(row, changed=changed)) for row in rows),
+        notes=tuple(notes),
+        words=2,
+    )
+
+
+def _single_row(row: SingleRow, *, changed: bool) -> list[str]:
+    mark = "‡" if row.prefill_method == "prompt ÷ TTFT" else ""
+    prefill = numbers.estimate_text(row.prefill_tok_per_s)
+    shown = [
+        *_place(row),
+        prefill + mark if row.prefill_tok_per_s else prefill,
+        numbers.estimate_text(row.decode_tok_per_s),
+        numbers.estimate_text(row.ttft_ms),
+    ]
+    if changed:
+        found = (row.prefill_change, row.decode_change, row.ttft_change)
+        shown += [_difference(one) if row.against else "" for one in found]
+    return shown
+
+
+def _difference(found: Change | None) -> str:
+    if found is None:
+        return MISSING
+    if found.spreads_overlap:
+        return NO_DIFFERENCE
+    text = numbers.percent(found.relative_pct, signed=True)
+    return text if found.spreads_overlap is False else f"{text} (not repeated)"
+
+
+def _concurrency(rows: Sequence[ConcurrencyRow]) -> Iterable[PlainTable]:
+    """Yield one table a lane and link."""
+    groups: dict[tuple[str, str | None], list[ConcurrencyRow]] = {}
+    for row in rows:
+        groups.setdefault((row.lane, row.link), []).append(row)
+    for (lane, link), members in groups.items():
+        yield PlainTable(
+            title=f"Concurrency on {_lane(lane, link)}",
+            headings=(
+                *("context", "N", "aggregate tok/s", "each", "scale", "overlap", "elapsed s"),
+                *("elapsed", "N", "throughput", "KV pool", "failed", "preempted", "waiting"),
+            ),
+            rows=tuple(tuple(_level(row)) for row in members),
+            notes=(OVERLAP_NOTE, RATIO_NOTE) if len(members) > 1 else (),
+            words=1,
+        )
+
+
+def _level(row: ConcurrencyRow) -> list[str]:
+    rate = row.aggregate_tok_per_s
+    constant = {True: "constant", False: "changed", None: MISSING}[row.throughput_constant]
+    return [
+        _context(row.context_label, row.context_tok),
+        f"{row.concurrency}{' over-KV' if row.over_kv else ''}",
+        row.outcome if rate is None and row.outcome != "measured" else numbers.estimate_text(rate),
+        numbers.number(row.per_stream_tok_per_s),
+        numbers.ratio(row.scaling),
+        numbers.fixed(row.overlap, 2),
+        numbers.number(row.elapsed_s),
+        numbers.ratio(row.elapsed_ratio, 3),
+        numbers.ratio(row.concurrency_ratio, 3),
+        constant,
+        _pool(row),
+        str(row.failures),
+        MISSING if row.preemptions is None else str(row.preemptions),
+        numbers.count(row.waiting_max),
+    ]
+
+
+def _pool(row: ConcurrencyRow) -> str:
+    if not row.kv_pool_tok or row.kv_demand_tok is None:
+        return MISSING
+    return f"{numbers.fixed(row.kv_demand_tok / row.kv_pool_tok, 2)} {TIMES}"
+
+
+def _gain(rows: Sequence[GainRow]) -> PlainTable:
+    return PlainTable(
+        title="From one stream to saturation",
+        headings=("context", "lane", "N = 1 tok/s", "peak tok/s", "at N", "gain", "97 % from N"),
+        rows=tuple(
+            (
+                *_place(row),
+                numbers.number(row.single_tok_per_s),
+                numbers.number(row.peak_tok_per_s),
+                str(row.peak_concurrency),
+                f"{numbers.ratio(row.gain, 2)} "
+                f"({numbers.percent(100 * (row.gain - 1), signed=True)})",
+                str(row.saturation_concurrency) if row.saturated else "not reached",
+            )
+            for row in rows
+        ),
+        notes=("not reached: the largest N was still the fastest",)
+        if any(not row.saturated for row in rows)
+        else (),
+        words=2,
+    )
+
+
+def _predicted(rows: Sequence[PredictedRow]) -> PlainTable:
+    return PlainTable(
+        title="Aggregate as prefill alone predicts it, and as measured",
+        headings=("context", "lane", "predicted tok/s", "measured peak", "at N", "ratio", ""),
+        rows=tuple(
+            (
+                *_place(row),
+                numbers.number(row.predicted_tok_per_s),
+                numbers.number(row.measured_tok_per_s),
+                str(row.measured_concurrency),
+                numbers.ratio(row.measured_to_predicted, 2),
+                "" if row.long_context else "context too short for it",
+            )
+            for row in rows
+        ),
+        notes=(PREDICTED_NOTE,),
+        words=2,
+    )
+
+
+def _max(rows: Sequence[MaxRow]) -> PlainTable:
+    return PlainTable(
+        title="How many at once",
+        headings=("context", "lane", "KV pool holds", "measured clean", "pushed to", "trouble"),
+        rows=tuple(
+            (
+                *_place(row),
+                MISSING if row.kv_limit is None else f"{row.kv_limit:,}",
+                MISSING if row.max_clean is None else str(row.max_clean),
+                _pushed(row),
+                ""
+                if row.first_bad is None
+                else f"{row.first_bad_outcome} at {row.first_bad}".replace("_", " "),
+            )
+            for row in rows
+        ),
+        words=2,
+    )
+
+
+def _pushed(row: MaxRow) -> str:
+    if row.over_concurrency is None:
+        return MISSING
+    ratio = "" if row.over_ratio is None else f" ({numbers.ratio(row.over_ratio, 2)})"
+    if row.over_outcome != "measured":
+        return f"{row.over_concurrency}{ratio}: {inert(row.over_outcome)}".replace("_", " ")
+    preempted = row.over_preemptions
+    waits = "" if preempted is None else f", {preempted} preempted"
+    return f"{row.over_concurrency}{ratio}: {row.over_failures} failed{waits}"
+
+
+def _against(rows: Sequence[AgainstRow]) -> Iterable[PlainTable]:
+    """Yield one table for each pair of sides."""
+    groups: dict[tuple[str, str, str, str | None], list[AgainstRow]] = {}
+    for row in rows:
+        groups.setdefault((row.axis, row.a, row.b, row.shared), []).append(row)
+    for (axis, a, b, shared), members in groups.items():
+        where = f" ({inert(shared, 60)})" if shared else ""
+        yield PlainTable(
+            title=f"{_AXES[axis]}: {inert(b, 60)} against {inert(a, 60)}{where}",
+            headings=("context", "N", "figure", inert(a, 40), inert(b, 40), "change", "noise"),
+            rows=tuple(tuple(_against_row(row)) for row in members),
+            notes=(_sum_up(members),),
+            words=1,
+        )
+
+
+def _against_row(row: AgainstRow) -> list[str]:
+    beyond = {True: "beyond", False: "within", None: "unknown"}[row.change.exceeds_noise]
+    return [
+        _context(row.context_label, row.context_tok),
+        str(row.concurrency),
+        _METRICS[row.metric],
+        numbers.estimate_text(row.a_value),
+        numbers.estimate_text(row.b_value),
+        _interval(row.change),
+        beyond,
+    ]
+
+
+def _interval(found: Change) -> str:
+    text = numbers.percent(found.relative_pct, signed=True)
+    if found.low_pct is None or found.high_pct is None:
+        return text
+    return f"{text} [{numbers.fixed(found.low_pct, 1)}, {numbers.fixed(found.high_pct, 1)}]"
+
+
+def _sum_up(rows: Sequence[AgainstRow]) -> str:
+    beyond = sum(row.change.exceeds_noise is True for row in rows)
+    bases = ", ".join(dict.fromkeys(row.change.basis for row in rows))
+    changes = [row.change.relative_pct for row in rows if row.metric == "aggregate_tok_per_s"]
+    span = (
+        f"; aggregate {numbers.percent(min(changes), signed=True)} to "
+        f"{numbers.percent(max(changes), signed=True)}"
+        if changes
+        else ""
+    )
+    return f"{beyond} of {len(rows)} figures beyond the noise{span}; noise judged by {bases}"
+
+
+def flat_rows(rows: Sequence[msgspec.Struct]) -> tuple[list[str], list[list[Any]]]:
+    """Return header and rows of one table with its numbers: estimates and changes in columns."""
+    flat = [dict(_flattened(msgspec.to_builtins(row))) for row in rows]
+    header = list(dict.fromkeys(name for row in flat for name in row))
+    return header, [[row.get(name) for name in header] for row in flat]
+
+
+def _flattened(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    for name, value in row.items():
+        if name.endswith("change"):
+            known = value or {}
+            yield f"{name}_pct", known.get("relative_pct")
+            yield from ((f"{name}_{part}", known.get(part)) for part in _CHANGE_PARTS)
+        elif name in _ESTIMATES:
+            known = value if isinstance(value, Mapping) else {"point": value}
+            spread = known.get("range") or (None, None)
+            yield name, known.get("point")
+            yield from ((f"{name}_{part}", known.get(part)) for part in ("low", "high", "n"))
+            yield from zip((f"{name}_range_min", f"{name}_range_max"), spread, strict=True)
+        else:
+            yield name, value
+
+
+_CHANGE_PARTS = ("low_pct", "high_pct", "exceeds_noise", "spreads_overlap", "basis")
+_ESTIMATES = {
+    field.name
+    for struct in (SingleRow, ConcurrencyRow, AgainstRow)
+    for field in msgspec.structs.fields(struct)
+    if field.type in (Estimate, Estimate | None)
+}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from concbench.analyse.cell import cell_result
+from concbench.analyse.evidence import Evidence
 from concbench.analyse.prefill import PrefillPoint, prefill_point, prefill_slope
 from concbench.analyse.streams import samples, streams_of
 from concbench.domain import Cell, Doubt, Estimate, Round, TargetFacts
@@ -46,11 +47,16 @@ class StudyFacts:
     slos: Sequence[Slo] = ()
 
 
-def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
+def judge(
+    rounds: Iterable[Round],
+    facts: StudyFacts,
+    see: Callable[[Evidence], object] | None = None,
+) -> Result:
     """Return the result of all rounds: cells in order of lane, context and concurrency.
 
     Rounds of other phases than `measured` only speak through their cell's doubts. Those of
     companion cells give the prefill rate, and the request after a silence in `payload`.
+    `see` is given each cell's evidence.
     """
     grouped: dict[str, list[Round]] = {}
     beside: dict[str, list[Round]] = {}
@@ -74,6 +80,7 @@ def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
             ended_by=facts.ended_by.get(cell.cell),
             traps=facts.traps.get(cell.lane, ()),
             slos=facts.slos,
+            see=see,
         )
         result.client.prefill_tok_per_s = _prefill(group, beside.get(f"{cell.cell}.half", ()))
         if cell.concurrency == 1:

@@ -14,6 +14,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `report`."""
     parser.add_argument("study", nargs="?", type=Path, metavar="STUDY", help="study folder")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the page")
+    parser.add_argument(
+        "--png", type=Path, metavar="DIR", help="write each plot as an image (needs a browser)"
+    )
     parser.add_argument("--md", metavar="FILE", help="write Markdown, - for stdout")
     parser.add_argument("--csv", metavar="FILE", help="write CSV, - for stdout")
     parser.add_argument("--json", metavar="FILE", help="write the result JSON, - for stdout")
@@ -33,13 +36,20 @@ def run(args: Namespace) -> int:
         return 0
     if args.study is None:
         raise UsageError("concbench report: name a study folder (or ask for --definitions)")
+    from concbench.analyse.exhibits import Exhibit
     from concbench.cli.study import result_of
     from concbench.report import csv, html, markdown, terminal
     from concbench.result import to_json
 
-    result = result_of(args.study)
+    exhibits: list[Exhibit] = []
+    result = result_of(args.study, exhibits=exhibits if args.html or args.png else None)
     if args.html:
-        _guarded(args.html, lambda path: html.write_html(result, path))
+        _guarded(args.html, lambda path: html.write_html(result, path, exhibits))
+    if args.png:
+        from concbench.report.png import write_pngs
+
+        for path in write_pngs(result, args.png, exhibits):
+            print(path)
     texts: dict[str | None, Callable[[], bytes]] = {
         args.md: lambda: markdown.to_markdown(result).encode(),
         args.csv: lambda: csv.to_csv(result).encode(),
@@ -52,7 +62,7 @@ def run(args: Namespace) -> int:
         elif where:
             content = make()
             _guarded(Path(where), lambda path, made=content: path.write_bytes(made))  # type: ignore[misc]
-    if not any((args.html, args.md, args.csv, args.json)):
+    if not any((args.html, args.png, args.md, args.csv, args.json)):
         terminal.render(result, Console(highlight=False))
     return 0
 

@@ -12,6 +12,7 @@ from concbench.report.header import engine_line, instrument_line, lane_facts, pa
 from concbench.report.inert import inert
 from concbench.report.reproduce import command_lines
 from concbench.report.rows import level_of, level_text, table_of
+from concbench.report.sides import sides_of
 from concbench.report.verdicts import verdict_sentences
 from concbench.report.view import Banner, DoubtView, FactView, ReportView, SeriesView
 from concbench.result import CellResult, Result
@@ -39,6 +40,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
         machine=_machine(result.machine),
         study=inert(result.study, PATH_LIMIT) if result.study else None,
         page=inert(page, PATH_LIMIT) if page else None,
+        sides=sides_of(result),
     )
 
 
@@ -128,6 +130,9 @@ def _one_series(
         finding=finding(ordered, result.doubts, facts),
         facts=lane_facts(facts),
         panel=tuple(panel_row(cell) for cell in ordered),
+        context=inert(key[2], 40),
+        context_tok=key[3],
+        cells=tuple(ordered),
     )
 
 

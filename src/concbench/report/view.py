@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from concbench.domain import Severity
+from concbench.result import CellResult
 
 FOOTNOTE_MARKS = "*†‡§¶#"
 
@@ -56,6 +57,7 @@ class Row:
     """One cell of the study: `cells` go with the table's columns, `doubts` are its codes.
 
     `level` is the number behind the label: the concurrency, or the rate in requests a second.
+    `suspect` are the doubts among them that are more than notes.
     """
 
     label: str
@@ -64,6 +66,7 @@ class Row:
     cells: tuple[Quantity, ...]
     doubts: tuple[str, ...] = ()
     fatal: bool = False
+    suspect: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,10 @@ class PanelRow:
 
 @dataclass(frozen=True, slots=True)
 class SeriesView:
-    """The cells of one lane, link and context. `title` is empty when it is the only series."""
+    """The cells of one lane, link and context. `title` is empty when it is the only series.
+
+    `cells` are the results behind the rows, in their order.
+    """
 
     lane: str
     title: tuple[str, ...]
@@ -116,6 +122,9 @@ class SeriesView:
     finding: str
     facts: tuple[FactView, ...]
     panel: tuple[PanelRow, ...]
+    context: str = ""
+    context_tok: int = 0
+    cells: tuple[CellResult, ...] = ()
 
     @property
     def name(self) -> str:
@@ -145,6 +154,28 @@ class Banner:
 
 
 @dataclass(frozen=True, slots=True)
+class SideRow:
+    """One fact of every lane beside each other: `differs` from the first lane, by lane.
+
+    `mark` is `unfair` where the difference forbids a verdict until it is accepted, `differs` where
+    it does not, `unknown` where a side does not tell, else empty.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    differs: tuple[bool, ...]
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SidesView:
+    """Two lanes or more beside each other."""
+
+    lanes: tuple[str, ...]
+    rows: tuple[SideRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReportView:
     """The whole report. `sentence` is the answer in one line."""
 
@@ -160,3 +191,4 @@ class ReportView:
     machine: tuple[FactView, ...]
     study: str | None
     page: str | None
+    sides: SidesView | None = None

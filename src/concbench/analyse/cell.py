@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,13 +65,15 @@ def cell_result(
     traps: Sequence[Trap] = (),
     inflight_limit: int | None = None,
     slos: Sequence[Slo] = (),
+    see: Callable[[Evidence], object] | None = None,
 ) -> tuple[CellResult, list[Doubt]]:
     """Return the cell's result and its doubts.
 
     `rounds` are the cell's rounds of every phase; only the measured ones count. `baseline` is the
     cell of N = 1 at the same lane and context, for the overlap. `target_half_width` is a share,
     such as 0.01, `traps` are those known of the lane, `inflight_limit` is what the proxy before it
-    lets in by default, `slos` are the objectives of goodput. Raises ValueError without a round.
+    lets in by default, `slos` are the objectives of goodput. `see` is given the evidence, from
+    which more can be drawn. Raises ValueError without a round.
     """
     seen = gather(
         rounds,
@@ -83,6 +85,8 @@ def cell_result(
         traps=traps,
         inflight_limit=inflight_limit,
     )
+    if see is not None:
+        see(seen)
     steady, headline = _steady(seen)
     agreement_pct = agreement_pct_of(seen)
     server = server_view(seen.rounds, seen.windows, seen.agreed)

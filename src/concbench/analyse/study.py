@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Generic, Protocol, TypeVar
 
 from concbench.analyse.cell import cell_result
+from concbench.analyse.evidence import Evidence
 from concbench.analyse.lanes import inflight_limit, lane_doubts, traps_of
 from concbench.analyse.prefill import PrefillPoint, prefill_point, prefill_slope
 from concbench.analyse.streams import samples, streams_of
@@ -110,22 +111,31 @@ def grouped(rounds: Iterable[H]) -> list[CellGroup[H]]:
     return sorted(groups.values(), key=lambda group: _place(group.own[0].cell))
 
 
-def judge(rounds: Iterable[Round], facts: StudyFacts) -> Result:
+def judge(
+    rounds: Iterable[Round],
+    facts: StudyFacts,
+    see: Callable[[Evidence], object] | None = None,
+) -> Result:
     """Return the result of all rounds: cells in order of lane, context and concurrency.
 
     Rounds of other phases than `measured` only speak through their cell's doubts. Those of
     companion cells give the prefill rate, and the request after a silence in `payload`.
+    `see` is given each cell's evidence.
     """
     groups = grouped(rounds)
-    return judge_groups(groups, (group.all for group in groups), facts)
+    return judge_groups(groups, (group.all for group in groups), facts, see)
 
 
 def judge_groups(
-    groups: Sequence[CellGroup[H]], loaded: Iterable[Sequence[Round]], facts: StudyFacts
+    groups: Sequence[CellGroup[H]],
+    loaded: Iterable[Sequence[Round]],
+    facts: StudyFacts,
+    see: Callable[[Evidence], object] | None = None,
 ) -> Result:
     """Return the result of rounds that are loaded cell by cell: only one cell's are held.
 
-    `loaded` yields for each group of `grouped` its `all` rounds in that order.
+    `loaded` yields for each group of `grouped` its `all` rounds in that order;
+    `see` is given each cell's evidence.
     """
     baselines: dict[tuple[str, int, str | None], CellResult] = {}
     results: list[CellResult] = []
@@ -147,6 +157,7 @@ def judge_groups(
             traps=traps_of(facts.lanes.get(cell.lane)),
             inflight_limit=inflight_limit(facts.lanes.get(cell.lane)),
             slos=facts.slos,
+            see=see,
         )
         result.client.prefill_tok_per_s = _prefill(group, _labelled(beside, "half"))
         silences += _idle(cell.cell, _labelled(beside, "idle"), ends)

@@ -14,6 +14,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `report`."""
     parser.add_argument("study", nargs="?", type=Path, metavar="STUDY", help="study folder")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the page")
+    parser.add_argument(
+        "--png", type=Path, metavar="DIR", help="write each plot as an image (needs a browser)"
+    )
     parser.add_argument("--md", metavar="FILE", help="write Markdown, - for stdout")
     parser.add_argument("--csv", metavar="FILE", help="write CSV, - for stdout")
     parser.add_argument(
@@ -42,15 +45,25 @@ def run(args: Namespace) -> int:
         return 0
     if args.study is None:
         raise UsageError("concbench report: name a study folder (or ask for --definitions)")
+    from concbench.analyse.exhibits import Exhibit
     from concbench.cli.stored import stored_result
+    from concbench.cli.study import result_of
     from concbench.report import csv, markdown, terminal
     from concbench.result import to_json
 
-    result = stored_result(args.study)
+    exhibits: list[Exhibit] = []
+    # What a page draws of each cell is in the rounds alone; the rest may come from the cache.
+    drawn = bool(args.html or args.png)
+    result = result_of(args.study, exhibits=exhibits) if drawn else stored_result(args.study)
     if args.html:
         from concbench.report import html
 
-        _guarded(args.html, lambda path: html.write_html(result, path))
+        _guarded(args.html, lambda path: html.write_html(result, path, exhibits))
+    if args.png:
+        from concbench.report.png import write_pngs
+
+        for path in write_pngs(result, args.png, exhibits):
+            print(path)
     if args.csv_tables:
         _tables(args.csv_tables, csv.matrix_csv(result))
     texts: dict[str | None, Callable[[], bytes]] = {
@@ -65,7 +78,7 @@ def run(args: Namespace) -> int:
         elif where:
             content = make()
             _guarded(Path(where), lambda path, made=content: path.write_bytes(made))  # type: ignore[misc]
-    if not any((args.html, args.md, args.csv, args.json, args.csv_tables)):
+    if not any((args.html, args.png, args.md, args.csv, args.json, args.csv_tables)):
         terminal.render(result, Console(highlight=False), every_series=args.all)
     return 0
 

@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from concbench import __version__
+from concbench.analyse.exhibits import Exhibit, exhibit_of
 from concbench.analyse.lanes import NOTE as LANE_NOTE
 from concbench.analyse.lanes import lane_results
 from concbench.analyse.matrix_tables import is_matrix, matrix
@@ -112,10 +113,13 @@ def _remove(folder: Path, *, existed: bool) -> None:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
+def result_of(
+    folder: Path, gone: Container[str] | None = None, exhibits: list[Exhibit] | None = None
+) -> Result:
     """Judge a stored study again from its rounds. Raises StudyUnreadable.
 
     `gone` are the rounds to leave out instead of the retracted ones: how it was judged before.
+    `exhibits` is a list that is filled with what a page draws of each cell.
     """
     reader = open_study(folder)
     notes = {note["cell"]: note["ended_by"] for note in reader.notes("ended_by")}
@@ -147,7 +151,8 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
         ceilings=ceilings(reader),
         target_half_width=reader.plan.get("until", HALF_WIDTH),
     )
-    result = judge_groups(groups, reader.load_groups(names), facts)
+    see = None if exhibits is None else (lambda seen: exhibits.append(exhibit_of(seen)))
+    result = judge_groups(groups, reader.load_groups(names), facts, see)
     objectives = reader.plan.get("slo")
     if reader.record.command == "rate":
         again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))
@@ -190,18 +195,21 @@ def conclude(
         study.writer.note("ended_by", {"cell": cell, "ended_by": why})
     study.writer.finish(interrupted=interrupted)
     study.closed = True
-    result = result_of(study.folder)
-    deliver(args, result, study.folder)
+    exhibits: list[Exhibit] = []
+    result = result_of(study.folder, exhibits=exhibits)
+    deliver(args, result, study.folder, exhibits)
     return exit_code(result)
 
 
-def deliver(args: Namespace, result: Result, folder: Path) -> None:
+def deliver(
+    args: Namespace, result: Result, folder: Path, exhibits: Sequence[Exhibit] = ()
+) -> None:
     """Write `result.json` and the page into the study, and what was asked for elsewhere."""
     encoded = to_json(result)
     page = args.html or folder / "report.html"
     try:
         (folder / "result.json").write_bytes(encoded)
-        write_html(result, page)
+        write_html(result, page, exhibits)
         if args.json and args.json != "-":
             Path(args.json).write_bytes(encoded)
     except OSError as error:

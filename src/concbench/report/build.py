@@ -14,6 +14,7 @@ from concbench.report.lanes import lane_details, lane_line
 from concbench.report.matrix import matrix_tables
 from concbench.report.reproduce import command_lines
 from concbench.report.rows import level_of, level_text, table_of
+from concbench.report.sides import sides_of
 from concbench.report.verdicts import verdict_sentences
 from concbench.report.view import Banner, DoubtView, FactView, ReportView, SeriesView
 from concbench.result import CellResult, Result
@@ -42,6 +43,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
         study=inert(result.study, PATH_LIMIT) if result.study else None,
         page=inert(page, PATH_LIMIT) if page else None,
         matrix=matrix_tables(result.payload),
+        sides=sides_of(result),
     )
 
 
@@ -133,6 +135,9 @@ def _one_series(
         facts=(*lane_facts(facts), *lane_details(facts, known)),
         panel=tuple(panel_row(cell) for cell in ordered),
         known=lane_line(facts, known),
+        context=inert(key[2], 40),
+        context_tok=key[3],
+        cells=tuple(ordered),
     )
 
 

@@ -159,6 +159,35 @@ def _throughput() -> dict[str, Definition]:
     }
 
 
+def _pictures() -> dict[str, Definition]:
+    """Return the definitions of what is drawn and is no single figure."""
+    return {
+        "timeline": Definition(
+            "one round over time",
+            "s",
+            "Each request of the cell's last round as a bar, from sent to its last token. The "
+            "client cannot see when a server begins to read a prompt: as long as one request "
+            "alone takes to its first token counts as prefill, the rest of the wait as waiting, "
+            "which includes a prefill that was shared with others.",
+            "prefill = min(TTFT, TTFT p50 at N = 1); waiting = TTFT − prefill",
+        ),
+        "kv_queue": Definition(
+            "KV cache and queue",
+            "%, requests",
+            "The server's own gauges at their peak. Beyond the pool requests queue: then the time "
+            "a round takes grows as N does, and throughput stays.",
+            "pool holds ⌊KV tokens ÷ (context + output tokens)⌋ requests",
+        ),
+        "ratio": Definition(
+            "B ÷ A",
+            "×",
+            "The figure of B against that of A over pairs that were measured one after the other, "
+            "with the interval over pairs.",
+            "exp(mean of ln(B ÷ A) over pairs)",
+        ),
+    }
+
+
 def _instrument() -> dict[str, Definition]:
     """Return the definitions of the client's own error and of how figures are summed up."""
     return {
@@ -213,7 +242,12 @@ def _instrument() -> dict[str, Definition]:
     }
 
 
-DEFINITIONS: dict[str, Definition] = {**_latency(), **_throughput(), **_instrument()}
+DEFINITIONS: dict[str, Definition] = {
+    **_latency(),
+    **_throughput(),
+    **_pictures(),
+    **_instrument(),
+}
 """Every definition by its key, in the order in which they are read."""
 
 

@@ -1,24 +1,38 @@
-"""Figures as plain data for plotly.js, each with its table, its CSV and a text alternative.
-
-Colours are indices into a palette that the page chooses by theme; dash and marker tell the lines
-apart without colour.
-"""
+"""The figures by level: throughput, what a request sees, TTFT and E2E; and all figures in order."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from concbench.report import numbers
+from concbench.analyse.exhibits import Exhibit
+from concbench.report import figures_grid, figures_server, figures_time, numbers
 from concbench.report.csv import rows_to_csv
+from concbench.report.figure import (
+    DASHES,
+    REFERENCE,
+    SYMBOLS,
+    Figure,
+    Panel,
+    level_axis,
+    plain,
+    rising,
+    symbols,
+)
+from concbench.report.figures_ab import ratio_figure
 from concbench.report.rows import MAXIMUM_SHOWN
 from concbench.report.view import Quantity, Row, SeriesView
+from concbench.result import Result
 
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
-NAME_LIMIT = 40
+MOST_TOGETHER = 6
+"""More series than this are shown context by context."""
+
+CROSSED = {"throughput": "steady_output_tok_per_s", "ttft": "ttft_ms", "e2e": "e2e_ms"}
+"""The metric whose crossover a figure marks."""
+
+Crossings = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +53,6 @@ class Spec:
     lines: tuple[Line, ...]
     definition: str
     ideal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure ready for the page: `data` and `layout` for plotly, rows for the table beneath."""
-
-    key: str
-    title: str
-    definition: str
-    alternative: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    csv: str
 
 
 SPECS = (
@@ -81,17 +80,52 @@ SPECS = (
 )  # fmt: skip
 
 
-def figures_of(series: Sequence[SeriesView]) -> tuple[Figure, ...]:
-    """Return the figures for which at least one number is known."""
-    made = (_figure(spec, series) for spec in SPECS)
+def figures_of(
+    series: Sequence[SeriesView], result: Result, exhibits: Sequence[Exhibit] = ()
+) -> tuple[Figure, ...]:
+    """Return the figures for which at least one number is known, in the order of reading."""
+    shown = {exhibit.cell: exhibit for exhibit in exhibits}
+    made = [
+        ratio_figure(result),
+        *(_figure(spec, series, result.crossovers) for spec in SPECS[:2]),
+        figures_grid.heat_map(series),
+        *(_figure(spec, series, result.crossovers) for spec in SPECS[2:]),
+        *figures_time.distributions(series, shown),
+        figures_time.timeline(series, shown),
+        *figures_grid.by_context(series, result),
+        figures_server.pool(series, result, shown),
+        figures_server.against_server(series),
+        figures_server.own_error(series),
+    ]
     return tuple(figure for figure in made if figure is not None)
 
 
-def _figure(spec: Spec, series: Sequence[SeriesView]) -> Figure | None:
-    """Return one figure over all series, or None where nothing is known."""
+def _figure(spec: Spec, series: Sequence[SeriesView], crossings: Crossings) -> Figure | None:
+    """Return one figure, or None where nothing is known; a panel a context for many series."""
+    unit = _common_unit(spec, series)
+    groups: dict[str, list[SeriesView]] = {"": list(series)}
+    if len(series) > MOST_TOGETHER:
+        groups = {}
+        for one in series:
+            groups.setdefault(f"{one.context} · {one.context_tok:,} tokens", []).append(one)
+    panels = [_panel(spec, group, unit, label, crossings) for label, group in groups.items()]
+    known = tuple(panel for panel in panels if panel is not None)
+    if not known:
+        return None
+    return Figure(
+        spec.key,
+        f"{spec.title}, {unit}",
+        spec.definition,
+        known if len(known) > 1 else (replace(known[0], label=""),),
+    )
+
+
+def _panel(
+    spec: Spec, series: Sequence[SeriesView], unit: str, label: str, crossings: Crossings
+) -> Panel | None:
+    """Return a panel over some series, or None where nothing is known."""
     data: list[dict[str, Any]] = []
     rows: list[tuple[Row, SeriesView, Line, Quantity]] = []
-    unit = _common_unit(spec, series)
     for index, one in enumerate(series):
         for order, line in enumerate(_lines(spec, series)):
             known = _known(one, line, unit)
@@ -107,17 +141,89 @@ def _figure(spec: Spec, series: Sequence[SeriesView]) -> Figure | None:
     levels = sorted({row.level for row, _, _, _ in rows})
     heading = series[0].table.level_heading
     header, table = _table(rows, heading, named=len(series) > 1)
-    return Figure(
-        spec.key,
-        f"{spec.title}, {unit}",
-        spec.definition,
-        _alternative(spec, series),
+    layout = {
+        "xaxis": level_axis(levels, heading),
+        "yaxis": rising(unit),
+        **_crossing(spec, crossings, levels),
+    }
+    return Panel(
         data,
-        _layout(levels, heading, unit),
+        layout,
         header,
         table,
         _csv(rows, heading),
+        _alternative(spec, series),
+        label,
+        _hollow_note([row for row, _, _, _ in rows]),
     )
+
+
+def _hollow_note(rows: Sequence[Row]) -> str:
+    """Return which levels doubts touch, as they are drawn hollow."""
+    codes: dict[str, list[str]] = {}
+    for row in rows:
+        for code in row.suspect:
+            codes.setdefault(code, []).append(row.label)
+    if not codes:
+        return ""
+    told = (f"{code} at {', '.join(dict.fromkeys(where))}" for code, where in codes.items())
+    return f"Hollow markers are in doubt: {'; '.join(told)}."
+
+
+def _crossing(spec: Spec, crossings: Crossings, levels: Sequence[float]) -> dict[str, Any]:
+    """Return shapes and words that mark where the winner changes, as far as it is bracketed."""
+    shapes, words = [], []
+    place = math.log10 if level_axis(levels, "N")["type"] == "log" else float
+    for entry in crossings:
+        bracket = entry.get("bracket")
+        axis, metric = entry.get("axis", "concurrency"), str(entry.get("metric", ""))
+        if axis != "concurrency" or metric != CROSSED.get(spec.key) or not bracket:
+            continue
+        low, high = (float(end) for end in bracket)
+        if low < levels[0] or high > levels[-1]:
+            continue
+        point = entry.get("point")
+        shapes.append(
+            {
+                "type": "rect",
+                "xref": "x",
+                "yref": "paper",
+                "x0": low,
+                "x1": high,
+                "y0": 0,
+                "y1": 1,
+                "line": {"width": 0},
+                "role": "crossover",
+            }
+        )
+        if point:
+            shapes.append(
+                {
+                    "type": "line",
+                    "xref": "x",
+                    "yref": "paper",
+                    "x0": point,
+                    "x1": point,
+                    "y0": 0,
+                    "y1": 1,
+                    "line": {"dash": "dot"},
+                    "role": "mark",
+                }
+            )
+        where = f"N ≈ {point:.3g}" if point else f"N = {low:g} to {high:g}"
+        words.append(
+            {
+                "text": f"crossover {where}",
+                "xref": "x",
+                "yref": "paper",
+                "x": place(low),
+                "xanchor": "left",
+                "y": 0.01,
+                "yanchor": "bottom",
+                "showarrow": False,
+            }
+        )
+    return {"shapes": shapes, "annotations": words} if shapes else {}
 
 
 def _common_unit(spec: Spec, series: Sequence[SeriesView]) -> str:
@@ -163,28 +269,25 @@ def _words(cell: Quantity) -> str:
 
 def _line_name(one: SeriesView, line: Line, series: Sequence[SeriesView]) -> str:
     """Return the legend's text, without anything that plotly would read as markup."""
-    name = line.name
-    if len(series) > 1:
-        short = one.name if len(one.name) <= NAME_LIMIT else one.name[: NAME_LIMIT - 1] + "…"
-        name = f"{short} {line.name}"
-    return html.escape(name, quote=False)
+    return f"{plain(one.name)} {line.name}" if len(series) > 1 else line.name
 
 
 def _trace(
     known: Sequence[tuple[Row, Quantity]], name: str, colour: int, line: Line, index: int
 ) -> dict[str, Any]:
     """Return one line with the error bars that its interval gives."""
+    shape = SYMBOLS[(index + line.dash) % len(SYMBOLS)]
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
         "x": [row.level for row, _ in known],
         "y": [cell.number for _, cell in known],
-        "text": [f"{html.escape(_words(cell), quote=False)} {cell.unit}" for _, cell in known],
+        "text": [_hover(row, cell) for row, cell in known],
         "hovertemplate": "%{fullData.name}: %{text}<extra></extra>",
         "meta": {"colour": colour},
         "line": {"dash": DASHES[line.dash], "width": 2},
-        "marker": {"symbol": SYMBOLS[(index + line.dash) % len(SYMBOLS)], "size": 8},
+        "marker": {"symbol": symbols(shape, (bool(row.suspect) for row, _ in known)), "size": 8},
     }
     if any(cell.interval is not None for _, cell in known):
         trace["error_y"] = {
@@ -196,6 +299,12 @@ def _trace(
             "width": 4,
         }
     return trace
+
+
+def _hover(row: Row, cell: Quantity) -> str:
+    """Return what hovering shows: the number with its spread, and the doubts that touch it."""
+    doubts = f" · {', '.join(row.suspect)}" if row.suspect else ""
+    return plain(f"{_words(cell)} {cell.unit}{doubts}", 160)
 
 
 def _above(cell: Quantity) -> float:
@@ -227,26 +336,10 @@ def _ideal(one: SeriesView) -> list[dict[str, Any]]:
         "x": [level for level, _ in known],
         "y": [rate * level / first for level, _ in known],
         "hoverinfo": "skip",
-        "meta": {"colour": -1},
+        "meta": {"colour": REFERENCE},
         "line": {"dash": "dot", "width": 1.5},
     }
     return [trace] if last > first else []
-
-
-def _layout(levels: Sequence[float], heading: str, unit: str) -> dict[str, Any]:
-    """Return the axes: levels by name, logarithmic where they span a factor of 8 or more."""
-    title = "requests at once, N" if heading == "N" else "requests sent a second"
-    wide = len(levels) > 1 and levels[0] > 0 and levels[-1] / levels[0] >= 8
-    return {
-        "xaxis": {
-            "title": {"text": title},
-            "type": "log" if wide else "linear",
-            "tickmode": "array",
-            "tickvals": list(levels),
-            "ticktext": [f"{level:g}" for level in levels],
-        },
-        "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
-    }
 
 
 def _table(

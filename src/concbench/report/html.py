@@ -9,20 +9,23 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import importlib.util
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 
-from concbench.errors import MissingExtra, OutputUnusable
-from concbench.report import numbers
+from concbench.analyse.exhibits import Exhibit
+from concbench.errors import OutputUnusable
+from concbench.report import comparison, numbers
 from concbench.report.build import build_view
 from concbench.report.definitions import DEFINITIONS, hover_text
+from concbench.report.figure import Figure
 from concbench.report.figures import figures_of
 from concbench.report.header import PANEL_HEADINGS
 from concbench.report.view import ReportView, Table
@@ -34,12 +37,13 @@ _TEMPLATES = resources.files("concbench.report") / "templates"
 _ENDS_SCRIPT = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
 
 
-def write_html(result: Result, path: Path) -> None:
+def write_html(result: Result, path: Path, exhibits: Sequence[Exhibit] = ()) -> None:
     """Write the page. It appears whole or not at all.
 
-    Raises OutputUnusable where the file cannot be written, MissingExtra without plotly's script.
+    `exhibits` are what there is to draw of single rounds; without them those figures are left out.
+    Raises OutputUnusable where the file cannot be written.
     """
-    text = to_html(result)
+    text = to_html(result, exhibits)
     staged = path.with_name(f".{path.name}.tmp")
     try:
         staged.write_text(text, encoding="utf-8", newline="\n")
@@ -51,37 +55,70 @@ def write_html(result: Result, path: Path) -> None:
         raise OutputUnusable(f"cannot write {path}: {reason}; name another file") from error
 
 
-def to_html(result: Result) -> str:
+def to_html(result: Result, exhibits: Sequence[Exhibit] = ()) -> str:
     """Return the page as text."""
     view = build_view(result)
-    figures = figures_of(view.series)
-    plotly = _ENDS_SCRIPT.sub(r"\\x3C", plotly_script()) if figures else ""
-    own = _read("report.js")
+    figures = figures_of(view.series, result, exhibits)
+    plotly = plotly_script() if figures else ""
+    own = read_template("plots.js") + read_template("report.js")
     scripts = [script for script in (plotly, own) if script]
     return (
-        _environment()
+        environment()
         .get_template("report.html.jinja")
         .render(
             view=view,
             sentence=view.sentence.replace("N = ", "N\u00a0=\u00a0"),
             figures=figures,
-            figures_json={
-                figure.key: {"data": figure.data, "layout": figure.layout, "csv": figure.csv}
-                for figure in figures
-            },
+            figures_json={figure.key: drawn(figure) for figure in figures},
+            comparisons=comparison.tables(result),
+            messages=_messages(view),
             tables=[_display(one.table) for one in view.series],
             definitions=DEFINITIONS,
             panel_headings=PANEL_HEADINGS,
             facts=_lanes(view),
-            css=_read("report.css"),
+            css=read_template("report.css"),
             plotly=plotly,
             own_script=own,
-            policy=_policy(scripts),
+            policy=policy(scripts),
         )
     )
 
 
-def _environment() -> jinja2.Environment:
+def drawn(figure: Figure) -> dict[str, Any]:
+    """Return a figure as its script reads it; tables go along where there is a choice."""
+    several = len(figure.panels) > 1
+    return {
+        "height": figure.height,
+        "wide": figure.wide,
+        "title": figure.title,
+        "panels": [
+            {
+                "data": panel.data,
+                "layout": panel.layout,
+                "csv": panel.csv,
+                "label": panel.label,
+                **({"table": [panel.header, *panel.rows]} if several else {}),
+                "alternative": panel.alternative,
+                "note": panel.note,
+            }
+            for panel in figure.panels
+        ],
+    }
+
+
+def _messages(view: ReportView) -> dict[str, dict[str, str]]:
+    """Return each doubt's anchor, severity and messages, for where its code stands at a number."""
+    told: dict[str, dict[str, str]] = {}
+    for doubt in view.doubts:
+        words = "; ".join(message for message, _ in doubt.messages)
+        anchor = f"doubt-{doubt.severity}-{quote(doubt.code, safe='')}"
+        told.setdefault(
+            doubt.code, {"anchor": anchor, "severity": doubt.severity, "words": words[:400]}
+        )
+    return told
+
+
+def environment() -> jinja2.Environment:
     """Return the template engine: everything escaped, unknown names are errors."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("concbench.report", "templates"),
@@ -94,7 +131,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _policy(scripts: list[str]) -> str:
+def policy(scripts: list[str]) -> str:
     """Return the content security policy: nothing but inline styles and these scripts."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
@@ -106,23 +143,15 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _read(name: str) -> str:
+def read_template(name: str) -> str:
     """Return a file that comes with the package."""
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def plotly_script() -> str:
-    """Return plotly.min.js from the plotly package, which is not imported for it.
-
-    Raises MissingExtra where the package or the file is missing.
-    """
-    found = importlib.util.find_spec("plotly")
-    places = list(found.submodule_search_locations or ()) if found else []
-    for place in places:
-        script = Path(place) / "package_data" / "plotly.min.js"
-        if script.is_file():
-            return script.read_text(encoding="utf-8").strip()
-    raise MissingExtra("the page needs plotly's script: pip install plotly")
+    """Return the plotting library that comes with the package (plotly.js, cartesian bundle)."""
+    script = resources.files("concbench.report") / "vendor" / "plotly-cartesian.min.js"
+    return _ENDS_SCRIPT.sub(r"\\x3C", script.read_text(encoding="utf-8").strip())
 
 
 def _display(table: Table) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def table_of(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> Table:
             tuple(values[index] for _, values in filled),
             _codes(cell, doubts),
             fatal=bool(fatal_codes(cell, doubts)),
+            suspect=_codes(cell, doubts, notes=False),
         )
         for index, cell in enumerate(ordered)
     )
@@ -56,9 +57,10 @@ def level_text(cell: CellResult) -> str:
     return f"{cell.concurrency:,}" if cell.rate_rps is None else f"{cell.rate_rps:g}"
 
 
-def _codes(cell: CellResult, doubts: Sequence[Doubt]) -> tuple[str, ...]:
-    """Return the codes of the doubts that name this cell."""
-    return tuple(dict.fromkeys(doubt.code for doubt in doubts if doubt.cell == cell.cell))
+def _codes(cell: CellResult, doubts: Sequence[Doubt], *, notes: bool = True) -> tuple[str, ...]:
+    """Return the codes of the doubts that name this cell, with or without mere notes."""
+    found = [doubt for doubt in doubts if doubt.cell == cell.cell]
+    return tuple(dict.fromkeys(one.code for one in found if notes or one.severity != "note"))
 
 
 def _footnotes(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:

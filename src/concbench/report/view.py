@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from concbench.domain import Severity
+from concbench.result import CellResult
 
 FOOTNOTE_MARKS = "*†‡§¶#"
 
@@ -56,6 +57,7 @@ class Row:
     """One cell of the study: `cells` go with the table's columns, `doubts` are its codes.
 
     `level` is the number behind the label: the concurrency, or the rate in requests a second.
+    `suspect` are the doubts among them that are more than notes.
     """
 
     label: str
@@ -64,6 +66,7 @@ class Row:
     cells: tuple[Quantity, ...]
     doubts: tuple[str, ...] = ()
     fatal: bool = False
+    suspect: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,8 @@ class PanelRow:
 class SeriesView:
     """The cells of one lane, link and context. `title` is empty when it is the only series.
 
-    `known` are the parts of the line on recipe, traps and end of the lane.
+    `known` are the parts of the line on recipe, traps and end of the lane, `cells` the results
+    behind the rows, in their order.
     """
 
     lane: str
@@ -131,6 +135,9 @@ class SeriesView:
     facts: tuple[FactView, ...]
     panel: tuple[PanelRow, ...]
     known: tuple[str, ...] = ()
+    context: str = ""
+    context_tok: int = 0
+    cells: tuple[CellResult, ...] = ()
 
     @property
     def name(self) -> str:
@@ -160,6 +167,28 @@ class Banner:
 
 
 @dataclass(frozen=True, slots=True)
+class SideRow:
+    """One fact of every lane beside each other: `differs` from the first lane, by lane.
+
+    `mark` is `unfair` where the difference forbids a verdict until it is accepted, `differs` where
+    it does not, `unknown` where a side does not tell, else empty.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    differs: tuple[bool, ...]
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SidesView:
+    """Two lanes or more beside each other."""
+
+    lanes: tuple[str, ...]
+    rows: tuple[SideRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReportView:
     """The whole report. `sentence` is the answer in one line.
 
@@ -179,3 +208,4 @@ class ReportView:
     study: str | None
     page: str | None
     matrix: tuple[PlainTable, ...] = ()
+    sides: SidesView | None = None

@@ -1,0 +1,85 @@
+"""The figure of a comparison: each verdict's ratio with its interval, by level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from concbench.report.comparison import word
+from concbench.report.figure import Figure, Panel, level_axis, line, plain, table_and_csv
+from concbench.report.inert import inert
+from concbench.report.numbers import ratio_estimate
+from concbench.report.verdicts import metric_label
+from concbench.result import Result, VerdictResult
+
+
+def ratio_figure(result: Result) -> Figure | None:
+    """Return B ÷ A by level, a panel a metric and pair of lanes; None without a ratio."""
+    together: dict[tuple[str, str, str], list[VerdictResult]] = {}
+    for row in result.verdicts:
+        if row.ratio is not None:
+            together.setdefault((row.metric, row.a, row.b), []).append(row)
+    if not together:
+        return None
+    panels = tuple(_panel(rows) for rows in together.values())
+    return Figure("ratio", "How they compare: B ÷ A", "ratio", panels, height=320)
+
+
+def _panel(rows: list[VerdictResult]) -> Panel:
+    """Return one metric: a line a context, the margin of indifference shaded."""
+    metric, better = metric_label(rows[0].metric), rows[0].better
+    a, b = inert(rows[0].a, 40), inert(rows[0].b, 40)
+    title = f"{metric}: {b} against {a}"
+    contexts = list(dict.fromkeys(row.context_tok for row in rows))
+    data = [
+        _line([row for row in rows if row.context_tok == context], context, place, len(contexts))
+        for place, context in enumerate(contexts)
+    ]
+    names = ("context, tokens", "N", "ratio", "low", "high", "pairs", "verdict")
+    table = [
+        [row.context_tok, row.concurrency, row.ratio.point, row.ratio.low, row.ratio.high,
+         row.n_pairs, word(row)]
+        for row in rows if row.ratio is not None
+    ]  # fmt: skip
+    header, texts, csv = table_and_csv(names, table)
+    delta = rows[0].delta
+    layout: dict[str, Any] = {
+        "xaxis": level_axis(sorted({float(row.concurrency) for row in rows}), "N"),
+        "yaxis": {"title": {"text": f"{plain(b, 24)} ÷ {plain(a, 24)}"}, "type": "log"},
+        "shapes": [
+            {"type": "rect", "xref": "paper", "yref": "y", "x0": 0, "x1": 1,
+             "y0": 1 / (1 + delta), "y1": 1 + delta, "line": {"width": 0}, "role": "window"},
+            {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1,
+             "role": "mark"},
+        ],
+    }  # fmt: skip
+    told = "; ".join(
+        f"{ratio_estimate(row.ratio)} at N = {row.concurrency} ({word(row)})"
+        for row in rows
+        if row.ratio is not None
+    )
+    note = (
+        f"Shaded: within {100 * delta:g} %, which counts as equal. {better.capitalize()} is better."
+    )
+    return Panel(data, layout, header, texts, csv, f"{title}: {told}.", title, note)
+
+
+def _line(rows: list[VerdictResult], context: int, place: int, contexts: int) -> dict[str, Any]:
+    """Return the ratios of one context with their intervals."""
+    known = [(row, row.ratio) for row in sorted(rows, key=lambda row: row.concurrency) if row.ratio]
+    trace = line(
+        f"{context:,} tokens" if contexts > 1 else "ratio",
+        [float(row.concurrency) for row, _ in known],
+        [ratio.point for _, ratio in known],
+        place,
+        dash=place,
+        mode="lines+markers",
+        text=[plain(f"{ratio_estimate(ratio)}, {word(row)}", 120) for row, ratio in known],
+    )
+    if any(ratio.low is not None for _, ratio in known):
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [(ratio.high or ratio.point) - ratio.point for _, ratio in known],
+            "arrayminus": [ratio.point - (ratio.low or ratio.point) for _, ratio in known],
+        }
+    return trace

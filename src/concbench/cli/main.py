@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "amend": ("amend", "record that a newer study supersedes an older one"),
     "import": ("import_", "read results of other tools into a study"),
     "report": ("report", "show a stored study: terminal, page, Markdown, CSV, JSON"),
+    "watch": ("watch", "a local page that follows a running study"),
     "reference": ("reference", "run the known-truth server"),
 }
 """Command -> (module of `concbench.cli`, one line)."""

@@ -281,11 +281,15 @@ def follow_state(
 
 
 def _cells(both: list[tuple[Cell, RoundLine]]) -> list[CellLine]:
-    cells = {cell.cell: cell for cell, _ in both}
+    cells = {cell.cell: cell for cell, _ in sorted(both, key=lambda pair: _place(pair[0]))}
     return [
         cell_line(cell, [line for other, line in both if other.cell == name])
         for name, cell in cells.items()
     ]
+
+
+def _place(cell: Cell) -> tuple[str, str, int, int, float]:
+    return (cell.lane, cell.link or "", cell.context_tok, cell.concurrency, cell.rate_rps or 0.0)
 
 
 def _lane(name: str, facts: TargetFacts) -> str:
@@ -337,13 +341,9 @@ def judged_of(result: Result, rounds: int) -> Judged:
     """Return what the page says of a judgement: the report's own sentence, verdicts and doubts."""
     view = build_view(result)
     doubts = [
-        DoubtLine(
-            code=inert(doubt.code),
-            severity=doubt.severity,
-            cell=inert(doubt.cell or ""),
-            message=inert(doubt.message, 300),
-        )
-        for doubt in result.doubts
+        DoubtLine(code=doubt.code, severity=doubt.severity, cell=where, message=message)
+        for doubt in view.doubts
+        for message, where in doubt.messages
     ]
     return Judged(
         rounds=rounds, sentence=view.sentence, verdicts=list(view.verdicts), doubts=doubts

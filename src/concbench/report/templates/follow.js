@@ -49,8 +49,9 @@
     const x = (level) => levels.length < 2 ? 380 : 70 + 620 * levels.indexOf(level) / (levels.length - 1);
     const y = (value) => 260 - 240 * value / top;
     const parts = [];
-    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-      const value = top / 1.05 * share;
+    const power = 10 ** Math.floor(Math.log10(top / 4));
+    const step = power * [1, 2, 5, 10].find((factor) => power * factor * 5 >= top);
+    for (let value = 0; value <= top; value += step) {
       parts.push(drawn("line", { class: "axis", x1: 60, x2: 700, y1: y(value), y2: y(value) }));
       parts.push(drawn("text", { x: 54, y: y(value) + 4, "text-anchor": "end" }, rate(value)));
     }
@@ -98,6 +99,11 @@
     at("judged").textContent = notes.join(" ");
     at("report").hidden = !found;
     at("report").href = "report.html" + query;
+    at("verdicts").replaceChildren(...(found ? found.verdicts : []).map((text) => {
+      const line = node("li");
+      line.append(node("bdi", text));
+      return line;
+    }));
     const lines = found ? found.doubts : [];
     at("doubts").replaceChildren(...(lines.length ? lines.map((doubt) => {
       const line = node("li", undefined, doubt.severity);

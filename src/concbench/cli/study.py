@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,6 +46,7 @@ class OpenStudy:
     folder: Path
     writer: StudyWriter
     seed: int
+    facts: dict[str, TargetFacts] = field(default_factory=dict)
     written: int = 0
     closed: bool = False
 
@@ -191,4 +192,5 @@ def deliver(args: Namespace, result: Result, folder: Path) -> None:
 def targets(study: OpenStudy, lane: str, facts: TargetFacts, template_tok: int) -> None:
     """Record what is known of a lane."""
     study.writer.targets({lane: facts})
+    study.facts[lane] = facts
     study.writer.note("lane", {"lane": lane, "template_tok": template_tok})

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import typing
-from argparse import SUPPRESS
+from argparse import SUPPRESS, _SubParsersAction
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,12 +19,13 @@ from concbench import errors, result
 from concbench.analyse.severity import FATAL_ABOVE, SEVERITY
 from concbench.cli.main import COMMANDS, command_parser
 from concbench.domain import Doubt, Estimate, Summary, TargetFacts
+from concbench.reference.main import options_parser
 from concbench.report.definitions import DEFINITIONS
 from concbench.report.doubts_text import ADVICE
 from concbench.store.schema import data_dictionary
 
-OWN_PARSER = ("reference",)
-"""Commands whose options are not declared with the shared parser."""
+sys.path.insert(0, str(Path(__file__).parent))
+import plan_keys
 
 
 def commands() -> str:
@@ -30,18 +33,32 @@ def commands() -> str:
     parts = ["# Commands\n"]
     for name, (_, line) in COMMANDS.items():
         parts.append(f"## concbench {name}\n\n{line[0].upper()}{line[1:]}.\n")
-        if name in OWN_PARSER:
-            parts.append(f"Its options: `concbench {name} --help`.\n")
-            continue
-        parser = command_parser(name)
-        parts.append(f"{parser.description}\n")
-        for group in parser._action_groups:
-            actions = [a for a in group._group_actions if a.help != SUPPRESS and a.dest != "help"]
-            if actions:
-                parts.append("| | |\n|---|---|")
-                parts += [f"| `{_invocation(a)}` | {_cell(_help(a))} |" for a in actions]
-                parts.append("")
+        parts += _options(parser_of(name))
     return "\n".join(parts)
+
+
+def parser_of(name: str) -> Any:
+    """Return the parser of a command; the reference server brings its own."""
+    return options_parser() if name == "reference" else command_parser(name)
+
+
+def _options(parser: Any, heading: str = "") -> list[str]:
+    """Return a parser's description and options, those of its subcommands below."""
+    parts = [f"### {heading}\n"] if heading else []
+    parts += [f"{_cell(parser.description)}\n"] if parser.description else []
+    below = [a for a in parser._actions if isinstance(a, _SubParsersAction)]
+    for group in parser._action_groups:
+        hidden = (SUPPRESS, "help")
+        actions = [a for a in group._group_actions if a.help not in hidden and a.dest != "help"]
+        actions = [action for action in actions if action not in below]
+        if actions:
+            parts.append("| | |\n|---|---|")
+            parts += [f"| `{_cell(_invocation(a))}` | {_prose(_help(a))} |" for a in actions]
+            parts.append("")
+    for action in below:
+        for word, inner in action.choices.items():
+            parts += _options(inner, f"{parser.prog} {word}")
+    return parts
 
 
 def _invocation(action: Any) -> str:
@@ -58,7 +75,12 @@ def _help(action: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;")
+    """Return a text that is fit for a table's cell."""
+    return re.sub(r"\s+", " ", text).replace("|", "\\|")
+
+
+def _prose(text: str) -> str:
+    return _cell(text).replace("<", "&lt;")
 
 
 def doubts() -> str:
@@ -67,7 +89,7 @@ def doubts() -> str:
     for code, severity in sorted(SEVERITY.items()):
         above = FATAL_ABOVE.get(code) if isinstance(FATAL_ABOVE, dict) else code in FATAL_ABOVE
         shown = f"{severity}, fatal above 1 % of requests" if above else severity
-        rows.append(f"| `{code}` | {shown} | {_cell(_both(code))} |")
+        rows.append(f"| `{code}` | {shown} | {_prose(_both(code))} |")
     return "\n".join(rows) + "\n"
 
 
@@ -111,7 +133,7 @@ def study_tables() -> str:
     columns = ("table", "column", "type", "unit", "null", "meaning")
     rows = ["# Study tables\n", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for row in data_dictionary():
-        rows.append("| " + " | ".join(_cell(row[column]) for column in columns) + " |")
+        rows.append("| " + " | ".join(_prose(row[column]) for column in columns) + " |")
     return "\n".join(rows) + "\n"
 
 
@@ -122,6 +144,7 @@ def exit_codes() -> str:
 
 PAGES = {
     "commands": commands,
+    "plan": plan_keys.page,
     "doubts": doubts,
     "definitions": definitions,
     "result": result_json,

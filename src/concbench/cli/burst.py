@@ -42,15 +42,15 @@ def run(args: Namespace) -> int:
         levels = list(args.levels)
         total = len(levels) * (args.rounds + args.warmup)
         target = target_options(args, study.seed)
-        with Display(total, quiet=args.quiet) as display:
+        with Display(total, quiet=args.quiet, levels=levels) as display:
 
             def on_round(finished: Round) -> None:
                 study.keep(finished)
-                display.finished(finished)
+                display.finished(finished, study.facts.get(finished.cell.lane))
 
             with lane_session(args, study, target, display, max(levels)) as session:
                 asked = burst_options(args, study.seed, prompts)
-                campaign = burst(session, asked, on_round, study.writer.discard)
+                campaign = burst(session, asked, on_round, study.writer.discard, display.now)
         return conclude(args, study, campaign.ended_by, interrupted=campaign.interrupted)
 
 

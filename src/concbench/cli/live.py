@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from concbench.domain import Round
+from concbench.cli.arising import Arising, doubt_text, rate_text
+from concbench.domain import Round, TargetFacts
 from concbench.measure.watch import Snapshot
 
 LINE_EVERY_S = 10.0
@@ -22,6 +23,7 @@ class LiveDisplay:
         self._console = Console(stderr=True, highlight=False)
         self._live: Live | None = None
         self._next_line_s = 0.0
+        self._arising = Arising()
         self.quiet = quiet
 
     def __enter__(self) -> LiveDisplay:
@@ -46,7 +48,7 @@ class LiveDisplay:
         if self._live is not None:
             self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
         else:
-            self._console.print(text, soft_wrap=True)
+            self._console.print(text, soft_wrap=True, markup=False)
 
     def look(self, now: Snapshot) -> None:
         """Show a snapshot; where there is no terminal, each 10 s."""
@@ -59,16 +61,24 @@ class LiveDisplay:
         self._next_line_s = now.elapsed_s - now.elapsed_s % LINE_EVERY_S + LINE_EVERY_S
         self.say(snapshot_line(now))
 
-    def finished(self, done: Round) -> None:
-        """Say how a round went."""
+    def finished(self, done: Round, facts: TargetFacts | None = None) -> None:
+        """Say how a round went, and the doubts that it is the first to show."""
+        if self.quiet:
+            return
         took_s = (done.end_ns - done.start_ns) / 1e9
         ok = sum(record.outcome == "ok" for record in done.requests)
         cut = sum(record.outcome == "incomplete" for record in done.requests)
-        text = f"{done.phase}: {ok}/{len(done.requests)} ok, {cut} cut, {took_s:.1f} s"
-        if self._live is not None:
-            self._live.console.print(text, soft_wrap=True)
-        else:
-            self.say(text)
+        rate = rate_text(done, facts) if done.phase == "measured" else ""
+        tail = f", {rate}" if rate else ""
+        text = f"{done.phase}: {ok}/{len(done.requests)} ok, {cut} cut, {took_s:.1f} s{tail}"
+        self._keep(text)
+        for doubt in self._arising.of(done, facts):
+            self._keep(doubt_text(doubt, done.cell))
+
+    def _keep(self, text: str) -> None:
+        """Print a line that stays, above the changing one where there is a terminal."""
+        console = self._console if self._live is None else self._live.console
+        console.print(text, soft_wrap=True, markup=False)
 
 
 def snapshot_line(now: Snapshot) -> str:

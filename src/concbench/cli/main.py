@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("import_", "read results of other tools into a study"),
     "report": ("report", "show a stored study: terminal, page, Markdown, CSV, JSON"),
     "query": ("query", "SQL on a study; its tables as CSV or Parquet"),
+    "watch": ("watch", "a local page that follows a running study"),
     "reference": ("reference", "run the known-truth server"),
 }
 """Command -> (module of `concbench.cli`, one line)."""

@@ -94,7 +94,7 @@ def run(args: Namespace) -> int:
 
             def on_round(finished: Round) -> None:
                 study.keep(finished)
-                display.finished(finished)
+                display.finished(finished, study.facts.get(finished.cell.lane))
 
             with lane_session(args, study, target, display, EMBEDDED_SLOTS) as session:
                 campaign = rate(session, asked, on_round, display.look, display.say)

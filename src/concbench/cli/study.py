@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,6 +51,7 @@ class OpenStudy:
     folder: Path
     writer: StudyWriter
     seed: int
+    facts: dict[str, TargetFacts] = field(default_factory=dict)
     written: int = 0
     closed: bool = False
 
@@ -229,6 +230,7 @@ def deliver(
 def targets(study: OpenStudy, lane: str, facts: TargetFacts, template_tok: int) -> None:
     """Record what is known of a lane."""
     study.writer.targets({lane: facts})
+    study.facts[lane] = facts
     study.writer.note("lane", {"lane": lane, "template_tok": template_tok})
 
 

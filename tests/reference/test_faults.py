@@ -323,7 +323,7 @@ def test_faults_compose():
 
 def test_faults_are_read_with_their_limits():
     assert parse_faults("reset=5@every=3@first=9; no-done") == [
-        Named("reset", "5", 3, 9),
+        Named("reset", "5", every=3, first=9),
         Named("no-done"),
     ]
     fault = Named("reset", "5", every=3, first=9)

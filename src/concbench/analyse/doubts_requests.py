@@ -177,11 +177,13 @@ def stalled(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     hung = result.outcome == "hung"
     if not worst and not hung:
         return
+    what = f"no token came from any stream for {worst / 1e9:.1f} s while answers were under way"
+    if hung and result.outcome_detail:
+        what = result.outcome_detail
     yield doubt(
         "stalled",
         result.cell,
-        f"no token came from any stream for {worst / 1e9:.1f} s while answers were under way: "
-        "every time in this cell holds that pause. Look at the engine's log and at the host, "
+        f"{what}: every time in this cell holds that. Look at the engine's log and at the host, "
         "then measure again.",
         {"silent_s": worst / 1e9, "outcome": result.outcome},
     )

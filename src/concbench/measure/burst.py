@@ -27,6 +27,7 @@ from concbench.measure.session import Session
 from concbench.plan.output import auto_output_tokens
 from concbench.plan.prompts import Prompt
 
+HUNG_CELLS = 2
 DISAGREE = 0.10
 """How much faster (log ratio) the second round must be for the first to count as cold."""
 
@@ -138,6 +139,10 @@ def _measure(
             done = recorder.burst(cell, "measured", campaign.output_tok)
             if done.outcome == "crashed" or campaign.interrupted:
                 return
+            if done.outcome == "hung":
+                if _gave_up(campaign, cell):
+                    return
+                continue
             half = half_round(recorder, cell)
             if campaign.interrupted:
                 return
@@ -154,20 +159,32 @@ def _measure(
                 campaign.ended_by[cell.cell] = ended
 
 
+def _gave_up(campaign: Campaign, cell: Cell) -> bool:
+    """End a cell that hung; at the second one all, since the others would only be waited for."""
+    campaign.ended_by[cell.cell] = "timeout"
+    if sum(ended == "timeout" for ended in campaign.ended_by.values()) < HUNG_CELLS:
+        return False
+    for name in campaign.cells:
+        campaign.ended_by.setdefault(name, "timeout")
+    return True
+
+
 def _warm_up(recorder: Recorder, options: BurstOptions, on_say: OnSay) -> None:
     """One discarded wave a level, the largest first: it also shows how ragged a start is."""
     campaign, session = recorder.campaign, recorder.session
     largest = max(campaign.cells.values(), key=lambda cell: cell.concurrency)
     pace = StartPace(session.step_ns / 1e9, None)
     wave_tok = min(WARMUP_OUTPUT_TOK, options.output_tok or WARMUP_OUTPUT_TOK)
-    for cell in sorted(campaign.cells.values(), key=lambda c: -c.concurrency):
-        for _ in range(options.warmup):
-            on_say(f"N = {cell.concurrency}: warming up")
-            wave = recorder.burst(cell, "warmup", wave_tok)
-            if campaign.interrupted:
-                return
-            if cell is largest:
-                pace = start_pace(wave) or pace
+    cells = sorted(campaign.cells.values(), key=lambda c: -c.concurrency)
+    for cell in [cell for cell in cells for _ in range(options.warmup)]:
+        on_say(f"N = {cell.concurrency}: warming up")
+        wave = recorder.burst(cell, "warmup", wave_tok)
+        if campaign.interrupted:
+            return
+        if cell is largest:
+            pace = start_pace(wave) or pace
+        if wave.outcome in ("crashed", "hung"):
+            break
     campaign.output_tok = options.output_tok or auto_output_tokens(
         largest.concurrency,
         pace.step_s or FALLBACK_STEP_S,

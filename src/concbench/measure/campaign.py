@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -17,13 +17,14 @@ from concbench.clock import now_ns, sleep_s
 from concbench.domain import Arrival, Cell, CellOutcome, Round, RoundPhase, Workload
 from concbench.engines.registry import ENGINES
 from concbench.errors import NotReady, PromptTooLong, UsageError
-from concbench.load.generator import LoadPlan, RawRound
+from concbench.load.generator import LoadPlan, Progress, RawRound
 from concbench.load.script import Once, Script
 from concbench.measure.digest import digest
 from concbench.measure.interrupts import Insisted, held
-from concbench.measure.observed import mark, samples
+from concbench.measure.observed import live, mark, samples
 from concbench.measure.requests import render_all
 from concbench.measure.session import Session
+from concbench.measure.silence import Patience, Runaway, Silence
 from concbench.plan.prompts import Prompt, prompts_sha256
 from concbench.plan.splitmix import derive
 from concbench.serve.http import parse_json
@@ -100,6 +101,27 @@ def companion(cell: Cell, label: str, context_tok: int | None = None) -> Cell:
 
 
 @dataclass(slots=True)
+class Guard:
+    """Ends a round that would not end by itself; `hung` then says why."""
+
+    silence: Silence
+    runaway: Runaway
+    hung: str | None = None
+
+    def over(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan with this guard beside its own rule, if it has one."""
+        own = plan.stop_when
+
+        def stop(progress: Progress) -> bool:
+            if own is not None and own(progress):
+                return True
+            self.hung = self.silence.look(progress) or self.runaway.look(progress)
+            return self.hung is not None
+
+        return replace(plan, stop_when=stop)
+
+
+@dataclass(slots=True)
 class Recorder:
     """Runs single rounds and hands each on, once it is digested, to be stored."""
 
@@ -108,6 +130,10 @@ class Recorder:
     campaign: Campaign
     on_round: OnRound
     count: int = 0
+    patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patience = Patience(self.session.prefill_ns)
 
     def next_seed(self) -> int:
         """Return the workload seed of the next round: prompts are fresh in each."""
@@ -149,7 +175,8 @@ class Recorder:
         outgoing = render_all(self.session.ask, prompts, [output_tok] * len(prompts), self.tag())
         plan = self.plan([Once(request) for request in outgoing])
         workload = self.workload("burst", output_tok, seed, prompts, prompt_tok)
-        return self.record(cell, phase, plan, lambda _: (workload, prompts), index)
+        guard = self.guard(len(prompts), workload.prompt_tokens, [output_tok] * len(prompts))
+        return self.record(cell, phase, plan, lambda _: (workload, prompts), index, guard=guard)
 
     def plan(self, scripts: Sequence[Script]) -> LoadPlan:
         """Return the load plan of some scripts, with what the session fixes."""
@@ -164,17 +191,20 @@ class Recorder:
         sent: Callable[[RawRound], tuple[Workload, Sequence[Prompt]]],
         index: int | None = None,
         amend: Callable[[Round], Round] = lambda parsed: parsed,
+        *,
+        guard: Guard | None = None,
     ) -> Round:
         """Run a plan, digest what came and hand it on. `sent` tells afterwards what was asked.
 
-        `amend` adds what the load knew and the bytes do not tell.
+        `amend` adds what the load knew and the bytes do not tell. `guard` ends a round that would
+        not end by itself.
         A signal during the load ends it; one that comes while the round is being stored counts as
         soon as it is: both set the campaign's `interrupted`.
         """
         if self.asking.reset_cache:
             reset_cache(self.session)
         since = mark(self.session)
-        raw = self.session.carrier.carry(plan)
+        raw = self.session.carrier.carry(plan if guard is None else guard.over(plan))
         with held(came=raw.interrupted) as late:
             workload, prompts = sent(raw)
             seen = samples(self.session, since)
@@ -189,7 +219,9 @@ class Recorder:
                 prompts=[(p.sha256, p.tok) for p in prompts],
                 keep_text=self.asking.keep_text,
             )
-            parsed = amend(msgspec.structs.replace(parsed, samples=seen, **self._ending(parsed)))
+            ending = self._ending(parsed, None if guard is None else guard.hung)
+            parsed = amend(msgspec.structs.replace(parsed, samples=seen, **ending))
+            self.patience.learn(parsed.requests)
             self.count += 1
             if phase == "measured" and cell.cell in self.campaign.rounds:
                 rates = batch_tok_per_s(parsed), headline_tok_per_s(parsed)
@@ -199,10 +231,19 @@ class Recorder:
             self.campaign.interrupted = True
         return parsed
 
-    def _ending(self, parsed: Round) -> dict[str, str]:
-        """Name the death of an engine that was started here."""
+    def _ending(self, parsed: Round, hung: str | None) -> dict[str, str]:
+        """Name the death of an engine that was started here, or why the round was cut."""
         died = None if parsed.interrupted else self.session.alive()
-        return {} if died is None else {"outcome": "crashed", "outcome_detail": died}
+        if died is not None:
+            return {"outcome": "crashed", "outcome_detail": died}
+        return {} if hung is None else {"outcome": "hung", "outcome_detail": hung}
+
+    def guard(self, at_once: int, prompt_tok: int, asked_tok: Sequence[int]) -> Guard:
+        """Return what ends a round if nothing else does; `asked_tok` is each request's answer."""
+        session = self.session
+        silence = Silence(self.patience.limit_s(at_once, prompt_tok), lambda: live(session))
+        runaway = Runaway(sum(asked_tok), len(asked_tok), session.bytes_per_tok)
+        return Guard(silence, runaway)
 
     def workload(
         self,

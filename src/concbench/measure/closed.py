@@ -28,7 +28,8 @@ from concbench.measure.companions import after_idle, half_round
 from concbench.measure.observed import live
 from concbench.measure.pool import Pool
 from concbench.measure.session import Session
-from concbench.measure.watch import STALL_S, Limits, OnLook, Watch
+from concbench.measure.silence import STALL_FACTOR, STALL_S
+from concbench.measure.watch import Limits, OnLook, Watch
 from concbench.plan.prompts import Prompt
 
 REQUEST_S = 8.0
@@ -41,8 +42,6 @@ LEAST_OUTPUT_TOK = 32
 PREPARE_S = 20.0
 SPARE = 1.3
 TOP_UP_NS = 1_000_000
-STALL_FACTOR = 5.0
-"""Silence is borne for this many times the longest wait for a first token in the warm-up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,10 +130,14 @@ def rate(
         for number in range(options.rounds):
             on_say(f"round {number + 1} of {options.rounds}: preparing requests")
             _round(recorder, cell, options, on_look)
-            if campaign.interrupted or campaign.rounds[cell.cell][-1].outcome == "crashed":
+            if campaign.interrupted or campaign.rounds[cell.cell][-1].outcome in (
+                "crashed",
+                "hung",
+            ):
                 break
     whole = len(campaign.rounds[cell.cell]) == options.rounds and not campaign.interrupted
-    campaign.ended_by[cell.cell] = "rounds_max" if whole else "interrupt"
+    cut = bool(campaign.rounds[cell.cell]) and campaign.rounds[cell.cell][-1].outcome == "hung"
+    campaign.ended_by[cell.cell] = "timeout" if cut else "rounds_max" if whole else "interrupt"
     return campaign
 
 
@@ -183,6 +187,13 @@ def _lengths(row: TraceRow, options: RateOptions) -> tuple[int, int]:
     return row.prompt_tok or options.prompt_tok, output_tok
 
 
+def _all_lengths(recorder: Recorder, options: RateOptions, n: int) -> list[tuple[int, int]]:
+    """Return prompt and output tokens of each of a round's requests, in the order of the dues."""
+    if options.trace:
+        return [_lengths(row, options) for row in options.trace]
+    return [(options.prompt_tok, recorder.campaign.output_tok)] * n
+
+
 def _round(recorder: Recorder, cell: Cell, options: RateOptions, on_look: OnLook) -> None:
     """Run one schedule: one round."""
     session, campaign = recorder.session, recorder.campaign
@@ -205,7 +216,13 @@ def _round(recorder: Recorder, cell: Cell, options: RateOptions, on_look: OnLook
         on_tick=_shown(session, end_ns, on_look),
         stop_when=lambda progress: progress.elapsed_ns >= end_ns,
     )
-    recorder.record(cell, "measured", plan, sent)
+    lengths = _all_lengths(recorder, options, len(dues))
+    guard = recorder.guard(
+        expected_in_flight(session, options),
+        max(prompt_tok for prompt_tok, _ in lengths),
+        [output_tok for _, output_tok in lengths],
+    )
+    recorder.record(cell, "measured", plan, sent, guard=guard)
 
 
 def _requests(
@@ -213,9 +230,7 @@ def _requests(
 ) -> tuple[list[Prompt], list[Outgoing]]:
     """Make a round's prompts and requests in the order in which they are due."""
     ask, tag = recorder.session.ask, recorder.tag()
-    lengths = [(options.prompt_tok, recorder.campaign.output_tok)] * n
-    if options.trace:
-        lengths = [_lengths(row, options) for row in options.trace]
+    lengths = _all_lengths(recorder, options, n)
     places: dict[int, list[int]] = {}
     for place, (prompt_tok, _) in enumerate(lengths):
         places.setdefault(prompt_tok, []).append(place)

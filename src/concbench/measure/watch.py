@@ -16,12 +16,12 @@ import numpy as np
 from concbench.analyse.stopping import Continue, LoopSoFar, StopRule, decide
 from concbench.load.generator import Progress
 from concbench.load.script import Done
+from concbench.measure.silence import STALL_S, Silence
 from concbench.observe.observer import LiveView
 
 RAMP_REQUESTS = 2
 """So many requests of every worker are the ramp; see `analyse.windows`."""
 
-STALL_S = 10.0
 GIVE_UP_S = 10.0
 SHOWN_OVER_NS = 2_000_000_000
 SHOW_EVERY_NS = 500_000_000
@@ -88,7 +88,7 @@ class Watch:
         self._next_look_s = 0.0
         self._recent: list[tuple[int, int]] = []
         self._shown_ns = 0
-        self._heard = (0, 0, 0.0)
+        self._silence = Silence(limits.stall_s, live)
         self.half_width: float | None = None
         self.ended_by: str | None = None
         self.hung: str | None = None
@@ -157,19 +157,8 @@ class Watch:
 
     def _silent(self, progress: Progress) -> bool:
         """Whether for long no byte came and the server's own counter stood still."""
-        _, received, generated = self._heard
-        view = self._live()
-        counted = generated if view is None or view.generated_tok is None else view.generated_tok
-        if progress.received_bytes != received or counted != generated or not progress.in_flight:
-            self._heard = (progress.elapsed_ns, progress.received_bytes, counted)
-            return False
-        silent_s = (progress.elapsed_ns - self._heard[0]) / 1e9
-        if silent_s < self._limits.stall_s:
-            return False
-        self.hung = (
-            f"no byte came for {silent_s:.0f} s with {progress.in_flight} requests in flight"
-        )
-        return True
+        self.hung = self._silence.look(progress)
+        return self.hung is not None
 
     def _show(self, progress: Progress, *, steady: bool) -> None:
         now = progress.elapsed_ns

@@ -11,7 +11,7 @@ within four stages:
 - `wire`:  parts carry what goes to the socket, after the HTTP framing.
 
 Named as `name`, `name=argument`, joined by `;`. On the command line `@every=K` restricts a fault
-to each K-th request and `@first=N` to the first N.
+to each K-th request, `@first=N` to the first N and `@after=N` to those after the first N.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from concbench.errors import UsageError
 from concbench.reference import fault_events as said
+from concbench.reference import fault_hostile as hostile
 from concbench.reference import fault_wire as sent
 from concbench.reference.parts import Part, Scene, Transform, frame_part, render_part
 
@@ -33,6 +34,7 @@ FAULTS: dict[str, tuple[Stage, Any]] = {
     "refuse": ("reply", sent.refuse),
     "garbage": ("reply", sent.garbage),
     "no-bytes": ("reply", sent.no_bytes),
+    "endless-head": ("reply", hostile.endless_head),
     "no-done": ("event", said.no_done),
     "no-finish": ("event", said.no_finish),
     "no-usage": ("event", said.no_usage),
@@ -65,6 +67,8 @@ FAULTS: dict[str, tuple[Stage, Any]] = {
     "spaces": ("event", said.spaces),
     "long-line": ("event", said.long_line),
     "garble": ("event", said.garble),
+    "odd-usage": ("event", hostile.odd_usage),
+    "deep-json": ("event", hostile.deep_json),
     "crlf": ("text", sent.crlf),
     "cr": ("text", sent.lone_cr),
     "no-space": ("text", sent.no_space),
@@ -83,6 +87,9 @@ FAULTS: dict[str, tuple[Stage, Any]] = {
     "wrong-length": ("wire", sent.wrong_length),
     "huge-headers": ("wire", sent.huge_headers),
     "interim": ("wire", sent.interim),
+    "two-lengths": ("wire", hostile.two_lengths),
+    "encoded": ("wire", hostile.encoded),
+    "drip": ("wire", hostile.drip),
 }
 """Every fault by name, with the stage that it acts in."""
 
@@ -95,14 +102,16 @@ class Named:
     argument: str = ""
     every: int = 1
     first: int = 0
+    after: int = 0
 
     def applies(self, request_id: int) -> bool:
         """Whether the request of that number (from 1) gets this fault."""
-        return request_id % self.every == 0 and (not self.first or request_id <= self.first)
+        begun = request_id > self.after and request_id % self.every == 0
+        return begun and (not self.first or request_id <= self.first)
 
 
 def parse_faults(text: str) -> list[Named]:
-    """Read `name[=argument][@every=K][@first=N]`, joined by `;`.
+    """Read `name[=argument][@every=K][@first=N][@after=N]`, joined by `;`.
 
     Raises UsageError for an unknown name or a wrong number.
     """
@@ -112,13 +121,13 @@ def parse_faults(text: str) -> list[Named]:
         name, _, argument = body.partition("=")
         if name not in FAULTS:
             raise UsageError(f"unknown fault {name!r}: one of {', '.join(sorted(FAULTS))}")
-        numbers = {"every": 1, "first": 0}
+        numbers = {"every": 1, "first": 0, "after": 0}
         for limit in limits:
             key, _, value = limit.partition("=")
             if key not in numbers or not value.isdigit() or int(value) < 1:
-                raise UsageError(f"fault {item!r}: only @every=K and @first=N, K and N from 1")
+                raise UsageError(f"fault {item!r}: only @every=K, @first=N, @after=N, all from 1")
             numbers[key] = int(value)
-        out.append(Named(name, argument, numbers["every"], numbers["first"]))
+        out.append(Named(name, argument, **numbers))
     return out
 
 

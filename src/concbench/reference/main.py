@@ -104,6 +104,10 @@ def parse(argv: Sequence[str]) -> Options:
         keep_token_times=args.keep_token_times,
         tick_ns=-1 if args.tick_us is None else round(args.tick_us * 1e3),
         until_stdin_closes=args.until_stdin_closes,
+        chaos_seed=args.chaos,
+        die_at_ns=None if args.die_at_s is None else _s(args.die_at_s),
+        reborn_after_ns=_s(args.reborn_after_s),
+        reborn_model=args.reborn_model,
     )
 
 
@@ -179,8 +183,9 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
     add("--usage", choices=usages, default="as-asked", help="when the counts of tokens are told")
     add("--coalesce-ms", type=_amount, default=0.0, help="hold bytes, as a buffering proxy")
     add("--gzip", action="store_true", help="compress for clients that accept it")
-    shape = "NAME[=ARG][@every=K][@first=N]"
+    shape = "NAME[=ARG][@every=K][@first=N][@after=N]"
     add("--fault", action="append", default=[], metavar=shape, help="go wrong so; may be repeated")
+    add("--chaos", type=int, metavar="SEED", help="a quarter of all answers and pages go wrong")
     add("--keep-token-times", action="store_true", help="keep every send stamp for the truth")
 
 
@@ -191,6 +196,9 @@ def _add_events(parser: argparse.ArgumentParser) -> None:
     add("--stall-s", type=_amount, default=1.0, help="for this long")
     add("--counter-reset-at-s", type=_amount, help="the counters begin again at 0")
     add("--preempt-at-s", type=_amount, help="half of the running requests are preempted")
+    add("--die-at-s", type=_amount, help="all connections are reset and the port is closed")
+    add("--reborn-after-s", type=_amount, default=0.5, help="then it is back, its counters at 0")
+    add("--reborn-model", metavar="NAME", help="and serves this model instead")
     add("--two-workers", action="store_true", help="two sets of counters answer in turns")
     add("--foreign-tok-per-s", type=_amount, default=0.0, help="tokens that nobody here caused")
 

@@ -126,6 +126,16 @@ class Network:
         self.watch(listener.fileno(), self._accept)
         return int(listener.getsockname()[1])
 
+    def rest(self) -> None:
+        """Close the port and reset every connection, as when the process is killed."""
+        for conn in list(self.connections.values()):
+            self.drop(conn, reset=True)
+        if self._listener is not None:
+            self._epoll.unregister(self._listener.fileno())
+            self._watched.pop(self._listener.fileno(), None)
+            self._listener.close()
+            self._listener = None
+
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
         """Call back whenever `fd` is readable. Raises PermissionError for a regular file."""
         self._epoll.register(fd, _IN)

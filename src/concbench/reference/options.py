@@ -50,3 +50,7 @@ class Options:
     keep_token_times: bool = False
     tick_ns: int = -1
     until_stdin_closes: bool = False
+    chaos_seed: int | None = None
+    die_at_ns: int | None = None
+    reborn_after_ns: int = 0
+    reborn_model: str | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from array import array
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from concbench.clock import now_ns, utc_now
 from concbench.errors import UsageError
 from concbench.reference.answer import Answer
 from concbench.reference.books import count_end, count_first, reset
+from concbench.reference.chaos import Chaos
 from concbench.reference.counters import Counters
 from concbench.reference.faults import Named, parse_faults
 from concbench.reference.http import Reply, Request, response_head
@@ -68,6 +70,8 @@ class Server:
         self._phrases = phrases(self._chunk_tok)
         # TLS writes raise their own exceptions and the proxy must see the bytes: no short cut.
         self._short_cut = options.tls_cert is None and not options.coalesce_ns
+        self._chaos = None if options.chaos_seed is None else Chaos(options.chaos_seed)
+        self._pages = 0
         limit = options.max_inflight
         self._max_inflight = persona.max_inflight if limit < 0 else limit
         tick_ns = options.tick_ns
@@ -80,12 +84,16 @@ class Server:
 
     def listen(self) -> str:
         """Bind; return the base URL. Raises PortTaken or UsageError."""
+        options = self.options
+        self._listen(options.port)
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        return f"{'https' if options.tls_cert else 'http'}://{host}:{self.port}"
+
+    def _listen(self, port: int) -> None:
         options, tls = self.options, None
         if options.tls_cert is not None:
             tls = tls_context(options.tls_cert, options.tls_key or options.tls_cert)
-        self.port = self.net.listen(options.host, options.port, tls)
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        return f"{'https' if tls else 'http'}://{host}:{self.port}"
+        self.port = self.net.listen(options.host, port, tls)
 
     def run(self) -> None:
         """Serve until told to stop, the collector frozen and off."""
@@ -124,6 +132,8 @@ class Server:
                 self.net.blocked_writes = 0
             return
         options, persona = self.options, self.state.persona
+        if self._chaos is not None and self._broken_page(conn, request):
+            return
         if options.load_ns and now - self.state.began_ns < options.load_ns:
             self._reply(conn, request, refusal(persona, "loading", {}))
             return
@@ -159,6 +169,23 @@ class Server:
 
         conn.stream = HELD
         self.net.at(ready_ns, again)
+        return True
+
+    def _broken_page(self, conn: Connection, request: Request) -> bool:
+        """Answer a page's request wrongly where it is its turn; return whether that was so."""
+        if self._chaos is None or request.method != "GET":
+            return False
+        self._pages += 1
+        wrong = self._chaos.page(self._pages)
+        if wrong is None:
+            return False
+        data, after = wrong
+        if data:
+            self.net.write(conn, data)
+        if after == "reset":
+            self.net.drop(conn, reset=True)
+        elif after is not None:
+            self.net.end(conn)
         return True
 
     def on_gone(self, conn: Connection) -> None:
@@ -235,6 +262,8 @@ class Server:
 
     def _faults(self, request: Request, trace: Trace) -> list[Named]:
         faults = [fault for fault in self.options.faults if fault.applies(trace.id)]
+        if self._chaos is not None:
+            faults += self._chaos.answer(trace.id)
         asked = request.headers.get("x-fault")
         if asked:
             faults += [fault for fault in parse_faults(asked) if fault.applies(trace.id)]
@@ -430,6 +459,7 @@ class Server:
             (options.stall_at_ns, self._stall),
             (options.counter_reset_at_ns, self._reset_counters),
             (options.preempt_at_ns, self._preempt),
+            (options.die_at_ns, self._die),
         )
         for after_ns, happen in planned:
             if after_ns is not None:
@@ -442,6 +472,20 @@ class Server:
     def _preempt(self, at_ns: int) -> None:
         scheduler = self.state.scheduler
         scheduler.preempt(at_ns, max(1, len(scheduler.running) // 2))
+
+    def _die(self, at_ns: int) -> None:
+        self.net.rest()
+        self.net.at(at_ns + self.options.reborn_after_ns, self._be_reborn)
+
+    def _be_reborn(self) -> None:
+        """Begin anew on the same port: another process, perhaps with another model."""
+        options, state = self.options, self.state
+        self.options = replace(options, model=options.reborn_model or options.model)
+        state.options = self.options
+        now = now_ns()
+        reset(state, now)
+        state.created_s = int(utc_now().timestamp())
+        self._listen(self.port)
 
     def _reset_counters(self, at_ns: int) -> None:
         reset(self.state, at_ns)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import duckdb
 
-from concbench.errors import OutputUnusable, UsageError
+from concbench.errors import OutputUnusable, StudyUnreadable, UsageError
 from concbench.store import parts
 from concbench.store.files import output_errors
 from concbench.store.read import StudyReader, open_study
@@ -137,7 +137,12 @@ def _create_part(connection: duckdb.DuckDBPyConnection, reader: StudyReader, tab
     files = [parts.part_path(rounds / info.round_id, table) for info in reader.rounds()]
     present = ", ".join(parts.sql_path(path) for path in files if path.exists())
     if present:
-        connection.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet([{present}])")
+        try:
+            connection.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet([{present}])")
+        except duckdb.Error as error:
+            raise StudyUnreadable(
+                f"the table {table} of {reader.folder} is damaged: {_first_lines(error)}"
+            ) from error
     else:
         connection.execute(f"CREATE TABLE {table} ({_columns_sql(table)})")
 

@@ -12,6 +12,8 @@ import zlib
 MAX_HEAD_BYTES = 1 << 20
 MAX_SIZE_LINE_BYTES = 1 << 12
 
+_HEX = b"0123456789abcdefABCDEF"
+
 _HEAD, _CHUNKED, _LENGTH, _UNTIL_CLOSE, _DONE, _BROKEN = range(6)
 
 
@@ -63,12 +65,13 @@ class ResponseFramer:
                 # A server that streams writes one whole chunk at a time, and a read mostly holds
                 # just that: see whether it does before the general case.
                 end = data.find(b"\r\n", 0, 18)
-                if end > 0:
-                    try:
-                        if int(data[:end], 16) + end + 4 == size > end + 4:
-                            return False
-                    except ValueError:
-                        pass
+                if (
+                    end > 0
+                    and not data[:end].strip(_HEX)
+                    and int(data[:end], 16) + end + 4 == size > end + 4
+                    and data[size - 2 : size] == b"\r\n"
+                ):
+                    return False
             self._feed_chunked(data, 0, size, body)
         elif state == _HEAD:
             self._feed_head(data, size, body)
@@ -247,7 +250,7 @@ def _head_end(head: bytearray, start: int) -> tuple[int, int]:
 def _chunk_size(line: bytes) -> int:
     """Return the size that a chunk's first line gives, extensions ignored; -1 when malformed."""
     text = line.split(b";", 1)[0].strip()
-    if not text or len(text) > 16 or text.strip(b"0123456789abcdefABCDEF"):
+    if not text or len(text) > 16 or text.strip(_HEX):
         return -1
     return int(text, 16)
 

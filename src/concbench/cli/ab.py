@@ -164,7 +164,7 @@ def _side(letter: Letter, asked: SideSpec, args: Namespace, study: OpenStudy) ->
     target = target_options(common, study.seed)
     target = TargetOptions(
         target.target, target.access, target.model, target.ask, target.content, target.seed,
-        asked.plan, target.wait_s, asked.flags,
+        asked.plan, target.wait_s, target.say, asked.flags,
     )  # fmt: skip
     carrier = options.carrier(args)
     longest = max(args.contexts or [args.prompt_tokens])

@@ -6,8 +6,12 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from concbench.errors import OutputUnusable, UsageError
+
+if TYPE_CHECKING:
+    from concbench.result import Result
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -45,25 +49,10 @@ def run(args: Namespace) -> int:
         return 0
     if args.study is None:
         raise UsageError("concbench report: name a study folder (or ask for --definitions)")
-    from concbench.analyse.exhibits import Exhibit
-    from concbench.cli.stored import stored_result
-    from concbench.cli.study import result_of
     from concbench.report import csv, markdown, terminal
     from concbench.result import to_json
 
-    exhibits: list[Exhibit] = []
-    # What a page draws of each cell is in the rounds alone; the rest may come from the cache.
-    drawn = bool(args.html or args.png)
-    result = result_of(args.study, exhibits=exhibits) if drawn else stored_result(args.study)
-    if args.html:
-        from concbench.report import html
-
-        _guarded(args.html, lambda path: html.write_html(result, path, exhibits))
-    if args.png:
-        from concbench.report.png import write_pngs
-
-        for path in write_pngs(result, args.png, exhibits):
-            print(path)
+    result = _drawn(args) if args.html or args.png else _stored(args.study)
     if args.csv_tables:
         _tables(args.csv_tables, csv.matrix_csv(result))
     texts: dict[str | None, Callable[[], bytes]] = {
@@ -92,6 +81,31 @@ def _tables(folder: Path, texts: Mapping[str, str]) -> None:
     _guarded(folder, lambda path: path.mkdir(parents=True, exist_ok=True))
     for name, text in texts.items():
         _guarded(folder / f"{name}.csv", lambda path, made=text: path.write_text(made, newline=""))  # type: ignore[misc]
+
+
+def _stored(study: Path) -> Result:
+    from concbench.cli.stored import stored_result
+
+    return stored_result(study)
+
+
+def _drawn(args: Namespace) -> Result:
+    """Write page and images; what they draw of each cell is in its rounds alone."""
+    from concbench.analyse.exhibits import Exhibit
+    from concbench.cli.study import result_of
+
+    exhibits: list[Exhibit] = []
+    result = result_of(args.study, exhibits=exhibits)
+    if args.html:
+        from concbench.report import html
+
+        _guarded(args.html, lambda path: html.write_html(result, path, exhibits))
+    if args.png:
+        from concbench.report.png import write_pngs
+
+        for path in write_pngs(result, args.png, exhibits):
+            print(path)
+    return result
 
 
 def _guarded(path: Path, write: Callable[[Path], object]) -> None:

@@ -12,7 +12,14 @@ import psutil
 
 from concbench.clock import now_ns, sleep_s
 from concbench.domain import CellOutcome, TargetFacts
-from concbench.errors import NotReady, PortTaken, TargetError, Unreachable, UsageError
+from concbench.errors import (
+    NotReady,
+    PortTaken,
+    StartFailed,
+    TargetError,
+    Unreachable,
+    UsageError,
+)
 from concbench.measure.carrier import Carrier
 from concbench.measure.observed import observing
 from concbench.measure.session import Session, calibrate, open_session, with_first_request
@@ -21,7 +28,7 @@ from concbench.plan.model import LanePlan, Plan
 from concbench.serve import records
 from concbench.serve.attached import local_pids
 from concbench.serve.http import Access
-from concbench.serve.lane import RunningLane, StartFailed
+from concbench.serve.lane import RunningLane
 from concbench.serve.launch import varied
 from concbench.serve.logfile import lines_from, tail
 from concbench.serve.process import Child

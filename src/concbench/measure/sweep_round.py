@@ -102,20 +102,22 @@ class SweepRecorder(Recorder):
         """Return the load plan, which a silence ends."""
         return replace(Recorder.plan(self, scripts), stop_when=self.silence.tick)
 
-    def _ending(self, parsed: Round) -> dict[str, str]:
+    def _ending(self, parsed: Round, hung: str | None) -> dict[str, str]:
         """Say how the round ended where it was not simply measured."""
         if parsed.interrupted:
             return {}
-        outcome, detail = self._outcome(parsed.requests)
+        outcome, detail = self._outcome(parsed.requests, self.silence.told or hung)
         return {} if outcome == "measured" else {"outcome": outcome, "outcome_detail": detail}
 
-    def _outcome(self, requests: Sequence[RequestRecord]) -> tuple[CellOutcome, str]:
+    def _outcome(
+        self, requests: Sequence[RequestRecord], hung: str | None
+    ) -> tuple[CellOutcome, str]:
         assert self.rig is not None
         died = self._died(requests)
         if died is not None:
             return self.rig.died_of(), died
-        if self.silence.told is not None:
-            return "hung", self.silence.told
+        if hung is not None:
+            return "hung", hung
         if any(record.outcome == "ok" for record in requests):
             return "measured", ""
         rejected = [record for record in requests if is_context_error(record)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from concbench.report.comparison import word
+from concbench.report.comparisontables import word
 from concbench.report.figure import Figure, Panel, level_axis, line, plain, table_and_csv
 from concbench.report.inert import inert
 from concbench.report.numbers import ratio_estimate

@@ -22,7 +22,7 @@ import jinja2
 
 from concbench.analyse.exhibits import Exhibit
 from concbench.errors import OutputUnusable
-from concbench.report import comparison, numbers
+from concbench.report import comparisontables, numbers
 from concbench.report.build import build_view
 from concbench.report.definitions import DEFINITIONS, hover_text
 from concbench.report.figure import Figure
@@ -70,7 +70,7 @@ def to_html(result: Result, exhibits: Sequence[Exhibit] = ()) -> str:
             sentence=view.sentence.replace("N = ", "N\u00a0=\u00a0"),
             figures=figures,
             figures_json={figure.key: drawn(figure) for figure in figures},
-            comparisons=comparison.tables(result),
+            comparisons=comparisontables.tables(result),
             messages=_messages(view),
             tables=[_display(one.table) for one in view.series],
             definitions=DEFINITIONS,

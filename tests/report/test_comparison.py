@@ -2,7 +2,8 @@ import re
 from xml.etree import ElementTree as ET
 
 from concbench.analyse.gate import gate
-from concbench.report.comparison import comparison_markdown, render_comparison, tables, word
+from concbench.report.comparison import comparison_markdown, render_comparison
+from concbench.report.comparisontables import tables, word
 from concbench.report.html import to_html
 from concbench.report.junit import to_junit
 from concbench.report.verdicts import metric_label, verdict_sentences

@@ -154,6 +154,8 @@ def options_of(name: str) -> set[str]:
 
 
 ALL = documented()
+ONCE = list({tuple(one.words): one for one in reversed(ALL)}.values())
+"""Commands that several pages have are run once."""
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +204,7 @@ def test_a_documented_command_can_be_read(one: Documented) -> None:
 
 @pytest.mark.parametrize(
     "one",
-    [x for x in ALL if reason_not_to_run(x.words) is None and x.words[0] not in SERVERS],
+    [x for x in ONCE if reason_not_to_run(x.words) is None and x.words[0] not in SERVERS],
     ids=str,
 )
 def test_a_documented_command_does_its_work(one: Documented, server: str, place: Path) -> None:
@@ -210,7 +212,7 @@ def test_a_documented_command_does_its_work(one: Documented, server: str, place:
     assert code in FAIR_EXITS, f"{one}: exit code {code}"
 
 
-@pytest.mark.parametrize("one", [x for x in ALL if x.words[0] in SERVERS], ids=str)
+@pytest.mark.parametrize("one", [x for x in ONCE if x.words[0] in SERVERS], ids=str)
 def test_a_documented_server_answers_and_stops(one: Documented, server: str, place: Path) -> None:
     words = [sys.executable, "-m", "concbench", *placed(one.words, server)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from concbench.cli import find
 from concbench.cli.main import main
 from concbench.store.read import open_study
+from tests.analyse.test_capacity import SLO, a_cell
 from tests.servers import reference_server
 
 SHORT = ["--max-s", "1", "--min-s", "1", "--output-tokens", "16", "--warmup", "0", "--quiet"]
@@ -56,6 +58,30 @@ def test_objectives_that_cannot_be_met_fail_the_first_level(server: str, tmp_pat
     assert main(words) in (0, 4)
     levels = {info.cell.concurrency for info in open_study(out).rounds("measured")}
     assert levels == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("width", "ttft_ms", "failed", "goes_on"),
+    [
+        (1.05, 500.0, 0, True),
+        (None, 500.0, 0, True),
+        (1.05, 1950.0, 0, False),
+        (None, 2500.0, 0, False),
+        (1.05, 500.0, 2, False),
+    ],
+)
+def test_only_what_may_hold_leads_further(
+    monkeypatch: pytest.MonkeyPatch,
+    width: float | None,
+    ttft_ms: float,
+    failed: int,
+    goes_on: bool,
+) -> None:
+    cell = a_cell(4, ttft_ms, width=width, failed=failed)
+    result = SimpleNamespace(cells=[cell], doubts=[], targets={})
+    monkeypatch.setattr(find, "judge", lambda rounds, facts: result)
+    study = SimpleNamespace(facts={})
+    assert find.holds(study, [], SLO) is goes_on  # type: ignore[arg-type]
 
 
 def test_a_range_upside_down_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

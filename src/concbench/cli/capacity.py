@@ -129,8 +129,12 @@ def answer(series: Capacity, think_s: float) -> str:
         text += f"; {series.fails} at once do not"
     elif series.holds is not None:
         text += "; no higher level was shown to fail"
-    if series.open:
-        text += f"; open at {', '.join(map(str, series.open))} (sustain gives more requests)"
+    doubted = [each.concurrency for each in series.levels if each.standing == "doubted"]
+    still = [level for level in series.open if level not in doubted]
+    if still:
+        text += f"; open at {', '.join(map(str, still))} (sustain gives more requests)"
+    if doubted:
+        text += f"; nothing can be said at {', '.join(map(str, doubted))} (a fatal doubt)"
     return text
 
 

@@ -134,12 +134,17 @@ def _search(
             return True
         held = holds(study, rounds, slos)
         search.tell(level, held=held)
-        display.say(f"N = {level} {'holds' if held else 'is not shown to hold'} {args.slo}")
+        went = "go on above it" if held else "stay below it"
+        display.say(f"N = {level} against {args.slo}: {went}")
     return False
 
 
 def holds(study: OpenStudy, rounds: list[Round], slos: list[Slo]) -> bool:
-    """Return whether a level that was just measured is shown to hold the objectives."""
+    """Return whether the search goes on above a level that was just measured.
+
+    It does where the level holds, and where it had too few requests for an interval: a low level
+    has few, and higher ones will tell.
+    """
     facts = StudyFacts(
         tool_version=__version__,
         command="find",
@@ -151,4 +156,10 @@ def holds(study: OpenStudy, rounds: list[Round], slos: list[Slo]) -> bool:
     )
     result = judge(rounds, facts)
     found = capacity(result.cells, result.doubts, result.targets, slos)
-    return bool(found) and found[0].holds is not None
+    if not found:
+        return False
+    level = found[0].levels[0]
+    unsure = [each for each in level.objectives if each.standing == "open"]
+    return level.standing == "holds" or (
+        level.standing == "open" and all(each.bound is None for each in unsure)
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from concbench.cli.following import Follower, planned_rounds
+from concbench.cli.following import Follower, planned_cells, planned_rounds
 from concbench.cli.main import main
 from concbench.cli.watch import Studies
 from concbench.clock import now_ns, sleep_s
@@ -257,6 +257,19 @@ def test_the_plan_tells_how_many_rounds_there_are_to_be() -> None:
     assert planned_rounds("sweep", {}) is None
     assert planned_rounds("burst", {"options": "?"}) is None
     assert planned_rounds("import", {"options": {"rounds": 4}}) is None
+
+
+def test_a_sweep_tells_its_rounds_lane_by_lane() -> None:
+    lanes = {"a": {}, "b": {}}
+    sweep = {"lanes": [], "links": [], "vary": {"b": {"mem": [0.8, 0.9], "seqs": [8, 16, 32]}}}
+    plan = {"plan": {"study": {"rounds": 3}, "lanes": lanes, "sweep": sweep}}
+    first = {"variant": "a", "link": None, "cells": [{}, {}, {}, {}]}
+    assert planned_cells([], plan) is None
+    # One of seven starts has listed 4 cells: 7 · 4 · 3 rounds, then as they are.
+    assert planned_cells([first, first], plan) == 84
+    second = {"variant": "b1", "link": None, "cells": [{}, {}]}
+    assert planned_cells([first, second], plan) == 63
+    assert planned_cells([first], {"plan": "?"}) is None
 
 
 def test_the_page_is_served_with_low_priority(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,16 @@ PARSED_ONLY = {
     "link": "needs a second machine: tests/cli has its tests",
 }
 """First words of a command -> why it is not run here."""
+
+PARSED_ONLY_WITH = {
+    "--baseline": "needs a baseline that was saved before: tests/cli/test_compare.py",
+    "--workers": "needs a Ray cluster: tests/system/test_ray.py",
+}
+"""Options with which a command is not run here -> why."""
+
+MOST_STREAMS = 64
+TOO_MANY = "thousands of streams: bench has them"
+"""Why a command with more than `MOST_STREAMS` at once is not run here."""
 
 SERVERS = ("watch", "reference")
 """They serve until they are told to stop: started, seen to answer, stopped."""
@@ -96,9 +107,10 @@ def commands_of(text: str, where: str) -> list[Documented]:
             if language == "console" and said == line:
                 continue  # what the program said
             for part in re.split(r"\s(?:&&|\|)\s", said):
-                if re.match(r"\s*(\S*/)?concbench\s", part):
+                if re.match(r"\s*(\w+=\S* )*(\S*/)?concbench\s", part):
                     words = shlex.split(part, comments=True)
-                    found.append(Documented(f"{where}:{number}", words[1:]))
+                    name = next(k for k, word in enumerate(words) if "=" not in word)
+                    found.append(Documented(f"{where}:{number}", words[name + 1 :]))
     return found
 
 
@@ -139,7 +151,15 @@ def reason_not_to_run(words: list[str]) -> str | None:
     for length in (2, 1):
         if reason := PARSED_ONLY.get(" ".join(words[:length])):
             return reason
-    return None
+    with_option = next((PARSED_ONLY_WITH[word] for word in words if word in PARSED_ONLY_WITH), None)
+    return with_option or (TOO_MANY if most_streams(words) > MOST_STREAMS else None)
+
+
+def most_streams(words: list[str]) -> int:
+    """Return the largest number of streams that a command names."""
+    named = ("--levels", "-c", "--concurrency", "--streams")
+    lists = [after for word, after in pairwise(words) if word in named]
+    return max((int(n) for text in lists for n in text.split(",") if n.isdigit()), default=0)
 
 
 def options_of(name: str) -> set[str]:
@@ -154,6 +174,8 @@ def options_of(name: str) -> set[str]:
 
 
 ALL = documented()
+ONCE = list({tuple(one.words): one for one in reversed(ALL)}.values())
+"""Commands that several pages have are run once."""
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +212,8 @@ def placed(words: list[str], server: str) -> list[str]:
             word = "studies/new"
         if made and made[-1] == "--port":
             word = "0" if words[0] == "reference" else str(free_port())
+        if made and made[-1] == "--model":
+            word = "reference"
         word = re.sub(r"https?://[\w.-]+(:\d+)?", server, word)
         made.append({"studies/…": "studies/one", "STUDY": "studies/one"}.get(word, word))
     return [*made, *SHORTER.get(words[0], [])]
@@ -202,7 +226,7 @@ def test_a_documented_command_can_be_read(one: Documented) -> None:
 
 @pytest.mark.parametrize(
     "one",
-    [x for x in ALL if reason_not_to_run(x.words) is None and x.words[0] not in SERVERS],
+    [x for x in ONCE if reason_not_to_run(x.words) is None and x.words[0] not in SERVERS],
     ids=str,
 )
 def test_a_documented_command_does_its_work(one: Documented, server: str, place: Path) -> None:
@@ -210,7 +234,7 @@ def test_a_documented_command_does_its_work(one: Documented, server: str, place:
     assert code in FAIR_EXITS, f"{one}: exit code {code}"
 
 
-@pytest.mark.parametrize("one", [x for x in ALL if x.words[0] in SERVERS], ids=str)
+@pytest.mark.parametrize("one", [x for x in ONCE if x.words[0] in SERVERS], ids=str)
 def test_a_documented_server_answers_and_stops(one: Documented, server: str, place: Path) -> None:
     words = [sys.executable, "-m", "concbench", *placed(one.words, server)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
@@ -236,12 +260,13 @@ def test_commands_are_found() -> None:
         "```sh", "concbench burst http://a --levels \\", "  1,2   # two", "make try", "```",
         "```console", "$ concbench report x", "concbench said this", "```",
         "```toml", "concbench = 1", "```",
-        "```", "cd x && .venv/bin/concbench try", "```",
+        "```", "cd x && .venv/bin/concbench try", "A=1 B=2/3 concbench doctor", "```",
     ])  # fmt: skip
     assert [one.words for one in commands_of(text, "page")] == [
         ["burst", "http://a", "--levels", "1,2"],
         ["report", "x"],
         ["try"],
+        ["doctor"],
     ]
     assert inline("one `concbench report STUDY\n--html FILE` two") == [
         ["report", "STUDY", "--html", "FILE"]
@@ -265,6 +290,9 @@ def test_a_documented_option_that_does_not_exist_is_found(line: str) -> None:
 
 
 def test_what_is_not_run_says_why() -> None:
-    assert all(len(reason) > 20 for reason in PARSED_ONLY.values())
+    reasons = [*PARSED_ONLY.values(), *PARSED_ONLY_WITH.values(), TOO_MANY]
+    assert all(len(reason) > 20 for reason in reasons)
+    assert reason_not_to_run(["burst", "x", "--levels", "1,4096"]) == TOO_MANY
+    assert reason_not_to_run(["burst", "x", "--levels", "1,64"]) is None
     skipped = [one for one in ALL if reason_not_to_run(one.words)]
     assert 0 < len(skipped) < len(ALL) / 2 + 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,9 @@ from concbench.store.read import RoundInfo, StudyReader, open_study
 
 JUDGE_SHARE = 20
 """While the study runs, judging it takes one part in so many of the time."""
+
+SWEEP_NOTE = "sweep_cells"
+"""The kind of note in which a sweep lists the cells of a lane that has started."""
 
 LAST_EVENTS = 30
 STOP_S = 5.0
@@ -258,6 +262,8 @@ def follow_state(
     ]
     counted = [line for _, line in both if line.counts]
     planned = planned_rounds(reader.record.command, reader.plan)
+    if planned is None:
+        planned = planned_cells(reader.notes(SWEEP_NOTE), reader.plan)
     return FollowState(
         study=study,
         name=inert(reader.record.name),
@@ -335,6 +341,26 @@ def planned_rounds(command: str, plan: Mapping[str, Any]) -> int | None:
     if command in ("burst", "try") and isinstance(levels, list):
         return rounds * len(levels)
     return rounds if command in ("sustain", "rate") else None
+
+
+def planned_cells(notes: list[dict[str, Any]], plan: Mapping[str, Any]) -> int | None:
+    """Return how many rounds a sweep is to have, from the cells that it has listed so far.
+
+    A lane's cells are listed when it has started, since they depend on its KV pool; lanes that have
+    not are taken to have as many as the others on average.
+    """
+    listed = {(note.get("variant"), note.get("link")): len(note.get("cells", ())) for note in notes}
+    try:
+        told = plan["plan"]
+        rounds, sweep = int(told["study"]["rounds"]), told["sweep"]
+        lanes = sweep["lanes"] or list(told["lanes"])
+        starts = sum(math.prod(map(len, sweep["vary"].get(lane, {}).values())) for lane in lanes)
+        wanted = starts * max(1, len(sweep["links"]))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    if not listed:
+        return None
+    return rounds * round(sum(listed.values()) / len(listed) * max(wanted, len(listed)))
 
 
 def judged_of(result: Result, rounds: int) -> Judged:

@@ -58,9 +58,10 @@ def run(args: Namespace) -> int:
     server = FollowServer(studies.answer, args.port)
     os.nice(NICE)
     try:
-        _say(server, args)
+        # Before anybody is told the address: who knows it may end it at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: server.stop())
+        _say(server, args)
         server.serve()
     finally:
         studies.close()

@@ -15,6 +15,7 @@ ALL = (
     "tls",
     "repeatability",
     "coverage",
+    "many_cells",
     "ten_thousand",
     "long_run",
 )

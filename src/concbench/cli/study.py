@@ -150,8 +150,11 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
 def add_matrix(result: Result, reader: StudyReader) -> None:
     """Put the tables of a matrix into the payload, where there is more than one series.
 
-    A comparison has its verdicts instead.
+    A comparison has its verdicts instead. Links that were measured are told in any case.
     """
+    measured = reader.notes("link")
+    if measured:
+        result.payload = {**(result.payload or {}), "links": measured}
     if result.command in COMPARING or not is_matrix(result.cells):
         return
     asked = None if result.workload is None else result.workload.output_tokens

@@ -62,9 +62,27 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--backend", choices=["gloo", "nccl"], default="gloo", help="of the collective"
     )
     group = parser.add_argument_group("ports")
-    group.add_argument("--iperf-port", type=_positive, default=throughput.PORT, metavar="P")
-    group.add_argument("--echo-port", type=_port, default=echo.PORT, metavar="P")
-    group.add_argument("--collective-port", type=_positive, default=collective.PORT, metavar="P")
+    group.add_argument(
+        "--iperf-port",
+        type=_positive,
+        default=throughput.PORT,
+        metavar="P",
+        help="iperf3 listens on it (default %(default)s)",
+    )
+    group.add_argument(
+        "--echo-port",
+        type=_port,
+        default=echo.PORT,
+        metavar="P",
+        help="the echo server listens on it (default %(default)s)",
+    )
+    group.add_argument(
+        "--collective-port",
+        type=_positive,
+        default=collective.PORT,
+        metavar="P",
+        help="the two ranks meet there (default %(default)s)",
+    )
     group = parser.add_argument_group("output")
     group.add_argument("--into", type=Path, metavar="STUDY", help="keep it in that study as well")
     group.add_argument("--json", metavar="FILE", help="result JSON, - for stdout")

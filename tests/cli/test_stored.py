@@ -1,5 +1,6 @@
 import pytest
 
+from concbench.analyse.study import StudyFacts, judge
 from concbench.cli import study as studies
 from concbench.cli.main import main
 from concbench.cli.stored import ENTRY, stored_result
@@ -7,6 +8,7 @@ from concbench.cli.study import result_of
 from concbench.errors import StudyUnreadable
 from concbench.result import to_json
 from concbench.store.correct import retract
+from concbench.store.read import open_study
 from tests.cli.studies import interleaved
 
 
@@ -65,3 +67,22 @@ def test_the_tables_over_lanes_as_files(study, tmp_path, capsys):
     ]
     assert main(["report", str(study)]) == 0
     assert "One stream alone" in capsys.readouterr().out
+
+
+def test_cell_by_cell_is_judged_as_all_at_once(study):
+    reader = open_study(study)
+    rounds = [reader.load_round(info.round_id) for info in reader.rounds()]
+    record = reader.record
+    facts = StudyFacts(
+        tool_version=record.tool_version,
+        command=record.command,
+        study=str(study),
+        began_utc=record.created_utc,
+        machine=record.machine,
+        targets=reader.targets(),
+        seed=record.seed,
+    )
+    whole, lazily = judge(rounds, facts), result_of(study)
+    assert whole.cells == lazily.cells
+    assert whole.doubts == lazily.doubts
+    assert whole.workload == lazily.workload

@@ -165,7 +165,9 @@ def add_matrix(result: Result, reader: StudyReader) -> None:
     if isinstance(wanted, list):
         # Rounds may be shuffled over the links; the plan tells which comes first.
         links.sort(key=lambda link: wanted.index(link) if link in wanted else len(wanted))
-    found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links)
+    swept = (result.payload or {}).get("sweep") or {}
+    demands = {entry["cell"]: entry for entry in swept.get("cells", ())}
+    found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links, demands=demands)
     result.payload = {**(result.payload or {}), "matrix": to_builtins(found)}
 
 

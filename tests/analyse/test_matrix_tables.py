@@ -215,3 +215,13 @@ def test_what_the_sweep_knew_of_the_pool_comes_before_the_facts():
         (True, 6600, 4600),
     ]
     assert found.max_concurrency[0].kv_limit == 4
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "constant"),
+    [(102.0, 0.001, True), (110.0, 0.004, False), (110.0, 0.3, None), (102.0, 0.3, True)],
+)
+def test_throughput_is_constant_changed_or_too_noisy_to_tell(rate, noise, constant):
+    cells = [cell("a", 50, 1, 100.0), cell("a", 50, 2, 100.0)]
+    cells[1].client.output_tok_per_s = t_estimate(rate, noise)
+    assert matrix(cells, {}).concurrency[1].throughput_constant is constant

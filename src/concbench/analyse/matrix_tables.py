@@ -231,7 +231,10 @@ def _constant(base: CellResult, cell: CellResult) -> bool | None:
     found = change(base.client.output_tok_per_s, cell.client.output_tok_per_s)
     if found is None:
         return None
-    return abs(found.relative_pct) <= 100 * CONSTANT_SHARE or found.exceeds_noise is False
+    if abs(found.relative_pct) <= 100 * CONSTANT_SHARE:
+        return True
+    # A large change within a large noise is neither.
+    return False if found.exceeds_noise else None
 
 
 def _gain(place: Place, rows: Sequence[ConcurrencyRow]) -> GainRow | None:

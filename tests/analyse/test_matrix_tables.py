@@ -200,3 +200,28 @@ def test_an_estimate_keeps_its_interval():
     (row,) = matrix([cell("a", 50, 1, 10.0, decode=t_estimate(11.0))], {}).single_stream
     assert isinstance(row.decode_tok_per_s, Estimate)
     assert row.decode_tok_per_s.low == pytest.approx(11.0 * 0.996)
+
+
+def test_what_the_sweep_knew_of_the_pool_comes_before_the_facts():
+    cells = [cell("a[kv=q8]", 1000, n, 50.0) for n in (1, 4, 6)]
+    known = {
+        each.cell: {"pool_tok": 4600, "demand_tok": 1100 * n, "over_kv": n > 4}
+        for each, n in zip(cells, (1, 4, 6), strict=True)
+    }
+    found = matrix(cells, {"a[kv=q8]": facts(pool=10**9)}, demands=known)
+    assert [(r.over_kv, r.kv_demand_tok, r.kv_pool_tok) for r in found.concurrency] == [
+        (False, 1100, 4600),
+        (False, 4400, 4600),
+        (True, 6600, 4600),
+    ]
+    assert found.max_concurrency[0].kv_limit == 4
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "constant"),
+    [(102.0, 0.001, True), (110.0, 0.004, False), (110.0, 0.3, None), (102.0, 0.3, True)],
+)
+def test_throughput_is_constant_changed_or_too_noisy_to_tell(rate, noise, constant):
+    cells = [cell("a", 50, 1, 100.0), cell("a", 50, 2, 100.0)]
+    cells[1].client.output_tok_per_s = t_estimate(rate, noise)
+    assert matrix(cells, {}).concurrency[1].throughput_constant is constant

@@ -51,8 +51,8 @@ class ConcurrencyRow(Struct, frozen=True, kw_only=True):
     """One cell. `scaling` is against N = 1; both ratios are against the cell of `relative_to`.
 
     That is the level below, and for a cell over the KV pool the largest that is not. There equal
-    ratios mean that what does not fit only waits. `throughput_constant`: within 3 % or the noise
-    of that cell's. `elapsed_s` is the wall of one batch.
+    ratios mean that what does not fit only waits. `throughput_constant`: within 3 % of that cell's;
+    None where it is not, and the noise is as large. `elapsed_s` is the wall of one batch.
     """
 
     cell: str

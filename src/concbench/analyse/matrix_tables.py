@@ -52,18 +52,21 @@ def matrix(
     *,
     lanes: Sequence[str] = (),
     links: Sequence[str | None] = (),
+    demands: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Matrix:
     """Return all tables. `output_tokens` is what was asked for, for cells without an answer.
 
     `lanes` and `links` give the order: the first is what others are compared with; those not named
-    follow in the order of the cells. Cells of an offered rate are left out: they have no
-    concurrency of their own.
+    follow in the order of the cells. `demands` is by cell what a sweep knew when it ran it:
+    `pool_tok`, `demand_tok`, `over_kv`; the lane's facts tell it otherwise. Cells of an offered
+    rate are left out: they have no concurrency of their own.
     """
     groups = _groups([cell for cell in cells if cell.rate_rps is None], lanes, links)
-    pools = {lane: facts.kv_capacity_tok for lane, facts in targets.items()}
+    known = demands or {}
+    pools = {place: _pool(group, targets, known) for place, group in groups.items()}
     singles = {place: single_of(group) for place, group in groups.items()}
     rows = {
-        place: _concurrency(place, group, pools.get(place[0]), output_tokens)
+        place: _concurrency(place, group, pools[place], output_tokens, known)
         for place, group in groups.items()
     }
     return Matrix(
@@ -76,7 +79,7 @@ def matrix(
             if (found := _predicted(place, singles[place], group, groups[place])) is not None
         ],
         max_concurrency=[
-            _max_row(place, group, pools.get(place[0]), _answer(groups[place], output_tokens))
+            _max_row(place, group, pools[place], _answer(groups[place], output_tokens))
             for place, group in rows.items()
         ],
         against=against_rows(groups, singles),
@@ -94,6 +97,18 @@ def _groups(
     all_links = list(dict.fromkeys([*links, *(place[1] for place in groups)]))
     order = sorted(groups, key=lambda p: (all_lanes.index(p[0]), all_links.index(p[1]), p[2], p[3]))
     return {place: sorted(groups[place], key=lambda c: c.concurrency) for place in order}
+
+
+def _pool(
+    cells: Sequence[CellResult],
+    targets: Mapping[str, TargetFacts],
+    known: Mapping[str, Mapping[str, Any]],
+) -> int | None:
+    told = [known[cell.cell]["pool_tok"] for cell in cells if cell.cell in known]
+    if told:
+        return next((pool for pool in told if pool is not None), None)
+    facts = targets.get(cells[0].lane)
+    return None if facts is None else facts.kv_capacity_tok
 
 
 def _answer(cells: Sequence[CellResult], asked: int | None) -> float | None:
@@ -136,17 +151,22 @@ def _name(place: Place) -> str:
 
 
 def _concurrency(
-    place: Place, cells: Sequence[CellResult], pool: int | None, asked: int | None
+    place: Place,
+    cells: Sequence[CellResult],
+    pool: int | None,
+    asked: int | None,
+    known: Mapping[str, Mapping[str, Any]],
 ) -> list[ConcurrencyRow]:
     answer = _answer(cells, asked)
+    known = {cell.cell: known[cell.cell] for cell in cells if cell.cell in known}
     demand = {
         cell.cell: None if answer is None else round(cell.concurrency * (place[2] + answer))
         for cell in cells
-    }
+    } | {name: entry["demand_tok"] for name, entry in known.items()}
     over = {
         cell.cell: pool is not None and (need := demand[cell.cell]) is not None and need > pool
         for cell in cells
-    }
+    } | {name: bool(entry["over_kv"]) for name, entry in known.items()}
     alone = next((c.client.output_tok_per_s for c in cells if c.concurrency == 1), None)
     inside = [c for c in cells if not over[c.cell] and elapsed_s(c) is not None]
     rows = []
@@ -211,7 +231,10 @@ def _constant(base: CellResult, cell: CellResult) -> bool | None:
     found = change(base.client.output_tok_per_s, cell.client.output_tok_per_s)
     if found is None:
         return None
-    return abs(found.relative_pct) <= 100 * CONSTANT_SHARE or found.exceeds_noise is False
+    if abs(found.relative_pct) <= 100 * CONSTANT_SHARE:
+        return True
+    # A large change within a large noise is neither.
+    return False if found.exceeds_noise else None
 
 
 def _gain(place: Place, rows: Sequence[ConcurrencyRow]) -> GainRow | None:

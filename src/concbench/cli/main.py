@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ab": ("ab", "two lanes measured in turns until every level has a verdict"),
     "sweep": ("sweep", "the matrix of a plan: lanes, links, contexts, concurrencies; resumable"),
     "lanes": ("lanes", "the plan's lanes: list, show, up, down, lint, diff, swap"),
+    "link": ("link", "the link itself: throughput, small-message and collective latency"),
     "doctor": ("doctor", "what would spoil a result here; calibrates the client"),
     "compare": ("compare", "verdicts and crossovers from what is stored; a gate for CI"),
     "capacity": ("capacity", "users this box carries, from what is stored"),

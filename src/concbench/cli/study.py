@@ -168,8 +168,11 @@ def result_of(
 def add_matrix(result: Result, reader: StudyReader) -> None:
     """Put the tables of a matrix into the payload, where there is more than one series.
 
-    A comparison has its verdicts instead.
+    A comparison has its verdicts instead. Links that were measured are told in any case.
     """
+    measured = reader.notes("link")
+    if measured:
+        result.payload = {**(result.payload or {}), "links": measured}
     if result.command in COMPARING or not is_matrix(result.cells):
         return
     asked = None if result.workload is None else result.workload.output_tokens
@@ -180,7 +183,9 @@ def add_matrix(result: Result, reader: StudyReader) -> None:
     if isinstance(wanted, list):
         # Rounds may be shuffled over the links; the plan tells which comes first.
         links.sort(key=lambda link: wanted.index(link) if link in wanted else len(wanted))
-    found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links)
+    swept = (result.payload or {}).get("sweep") or {}
+    demands = {entry["cell"]: entry for entry in swept.get("cells", ())}
+    found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links, demands=demands)
     result.payload = {**(result.payload or {}), "matrix": to_builtins(found)}
 
 

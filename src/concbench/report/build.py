@@ -112,11 +112,30 @@ def _series(result: Result) -> tuple[SeriesView, ...]:
     for cell in result.cells:
         key = (cell.lane, cell.link, cell.context_label, cell.context_tok)
         groups.setdefault(key, []).append(cell)
-    return tuple(_one_series(key, cells, result, groups) for key, cells in groups.items())
+    by_cell: dict[str | None, list[Doubt]] = {}
+    for doubt in result.doubts:
+        by_cell.setdefault(doubt.cell, []).append(doubt)
+    return tuple(
+        _one_series(key, cells, result, groups, _doubts_on(cells, by_cell))
+        for key, cells in groups.items()
+    )
+
+
+def _doubts_on(
+    cells: Sequence[CellResult], by_cell: Mapping[str | None, Sequence[Doubt]]
+) -> list[Doubt]:
+    """Return the doubts that concern a series: of its cells, and of the whole."""
+    ids: list[str | None] = [None, *(cell.cell for cell in cells)]
+    found = [doubt for cell in dict.fromkeys(ids) for doubt in by_cell.get(cell, ())]
+    return sorted(found, key=lambda doubt: SEVERITIES.index(doubt.severity))
 
 
 def _one_series(
-    key: SeriesKey, cells: list[CellResult], result: Result, groups: Mapping[SeriesKey, object]
+    key: SeriesKey,
+    cells: list[CellResult],
+    result: Result,
+    groups: Mapping[SeriesKey, object],
+    doubts: Sequence[Doubt],
 ) -> SeriesView:
     """Return the view of one group of cells."""
     lane = key[0]
@@ -130,8 +149,8 @@ def _one_series(
         title=_title(key, groups),
         engine=engine_line(facts, cells),
         instrument=instrument_line(cells),
-        table=table_of(ordered, result.doubts),
-        finding=finding(ordered, result.doubts, facts),
+        table=table_of(ordered, doubts),
+        finding=finding(ordered, doubts, facts),
         facts=(*lane_facts(facts), *lane_details(facts, known)),
         panel=tuple(panel_row(cell) for cell in ordered),
         known=lane_line(facts, known),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 DEFAULT_LIMIT = 120
@@ -25,7 +26,13 @@ def inert(text: object, limit: int = DEFAULT_LIMIT) -> str:
     Control and direction characters are written out (`\\x1b`, `\\u202e`), white space of any kind
     becomes one space, and what is cut off is announced by its length.
     """
-    whole = str(text)
+    return _inert(str(text), limit)
+
+
+@lru_cache(maxsize=4096)
+def _inert(whole: str, limit: int) -> str:
+    if len(whole) <= limit and whole.isascii() and whole.isprintable():
+        return " ".join(whole.split())
     line = " ".join("".join(_visible(char) for char in whole[: limit * 4]).split())
     if len(line) <= limit and len(whole) <= limit * 4:
         return line

@@ -55,9 +55,11 @@ def matrix_of(payload: Mapping[str, Any] | None) -> Matrix | None:
 def matrix_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]:
     """Return the tables to show, none where the result is no matrix."""
     found = matrix_of(payload)
+    links = _links((payload or {}).get("links", ()))
     if found is None:
-        return ()
+        return (links,) if links.rows else ()
     tables = [
+        links,
         _single(found.single_stream),
         *_concurrency(found.concurrency),
         _gain(found.gain),
@@ -66,6 +68,54 @@ def matrix_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]:
         *_against(found.against),
     ]
     return tuple(table for table in tables if table.rows)
+
+
+def _links(notes: Sequence[Mapping[str, Any]]) -> PlainTable:
+    """Return what `concbench link` put into the study: one row a link, the latest of each."""
+    latest = {str(note["link"]): note for note in notes}
+    rows = []
+    for name, note in latest.items():
+        runs = [msgspec.convert(run, LinkRun) for run in note.get("throughput", ())]
+        one = {run.way: run for run in runs if run.direction != "both" and run.streams == 1}
+        both = {run.way: run for run in runs if run.direction == "both"}
+        most = max((run for run in runs if run.streams > 1), key=_rate, default=None)
+        trip = (note.get("round_trip") or {}).get("ms") or {}
+        rows.append(
+            (
+                inert(name, 40),
+                *(_gb(one.get(way)) for way in ("there", "back")),
+                " / ".join(_gb(both.get(way)) for way in ("there", "back")) if both else MISSING,
+                MISSING if most is None else f"{_gb(most)} ({most.streams})",
+                numbers.fixed(trip.get("p50"), 3),
+                numbers.fixed(trip.get("p99"), 3),
+            )
+        )
+    return PlainTable(
+        title="Links as measured",
+        headings=(
+            *("link", "there Gb/s", "back Gb/s", "both at once", "streams"),
+            *("round trip ms", "p99 ms"),
+        ),
+        rows=tuple(rows),
+        notes=("gigabits of TCP payload a second, as received",),
+    )
+
+
+class LinkRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What the table needs of a run of iperf3."""
+
+    direction: str
+    way: str
+    streams: int
+    received_gb_per_s: float
+
+
+def _rate(run: LinkRun) -> float:
+    return run.received_gb_per_s
+
+
+def _gb(run: LinkRun | None) -> str:
+    return MISSING if run is None else numbers.number(run.received_gb_per_s)
 
 
 def _place(row: SingleRow | ConcurrencyRow | GainRow | PredictedRow | MaxRow) -> list[str]:

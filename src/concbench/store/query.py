@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ import duckdb
 
 from concbench.errors import OutputUnusable, StudyUnreadable, UsageError
 from concbench.store import parts
+from concbench.store.cache import identity, keep_folder, kept_folder
 from concbench.store.files import output_errors
 from concbench.store.read import StudyReader, open_study
 from concbench.store.record import ROUNDS_NAME
@@ -41,7 +43,35 @@ def query(folder: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     folder. Raises UsageError, in one line, for anything that is wrong with the SQL or that
     would write, StudyUnreadable as `open_study` does.
     """
-    with _connection(open_study(folder)) as connection:
+    key = identity(folder)
+    kept = None if key is None else kept_folder(folder, _TABLES_ENTRY, key)
+    if kept is None:
+        reader = open_study(folder)
+        if key is not None and len(reader.rounds()) >= CACHED_FROM_ROUNDS:
+            kept = keep_folder(folder, _TABLES_ENTRY, key, lambda path: _gather(reader, path))
+    if kept is not None:
+        try:
+            return _answer(_cached(kept), sql)
+        except _CacheUnusable:
+            shutil.rmtree(kept, ignore_errors=True)
+    return _answer(_connection(open_study(folder)), sql)
+
+
+CACHED_FROM_ROUNDS = 200
+"""From so many rounds on, their tables are also kept as one file each: opening thousands takes
+seconds."""
+
+_TABLES_ENTRY = "tables"
+
+
+class _CacheUnusable(Exception):
+    """A kept table cannot be read: the rounds' own files can."""
+
+
+def _answer(
+    opened: AbstractContextManager[duckdb.DuckDBPyConnection], sql: str
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    with opened as connection:
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         try:
@@ -50,6 +80,40 @@ def query(folder: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
             return [column[0] for column in cursor.description], cursor.fetchall()
         except duckdb.Error as error:
             raise UsageError(f"the query failed: {_first_lines(error)}") from error
+
+
+def _gather(reader: StudyReader, path: Path) -> None:
+    """Write every table of the study as one file into `path`. Raises OSError."""
+    with _connection(reader) as connection:
+        connection.execute("SET threads = 1")
+        connection.execute("SET memory_limit = '200MB'")
+        try:
+            for table in TABLES:
+                target = parts.sql_text(str((path / f"{table}.parquet").absolute()))
+                connection.execute(f"COPY {table} TO {target} ({_COPY_OPTIONS['parquet']})")
+        except duckdb.Error as error:
+            raise OSError(str(error)) from error
+
+
+@contextmanager
+def _cached(kept: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with every table from a cache, allowed to read its folder.
+
+    Raises _CacheUnusable where a table is damaged or has just been removed.
+    """
+    with _opened(kept) as connection:
+        try:
+            for table in TABLES:
+                path = parts.sql_path(parts.part_path(kept, table))
+                connection.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet([{path}])")
+        except duckdb.Error as error:
+            raise _CacheUnusable from error
+        try:
+            yield connection
+        except UsageError as error:
+            if isinstance(error.__cause__, duckdb.IOException | duckdb.InvalidInputException):
+                raise _CacheUnusable from error
+            raise
 
 
 def export(folder: Path, dest: Path, format: ExportFormat) -> list[Path]:  # noqa: A002
@@ -115,18 +179,25 @@ def _require_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
 @contextmanager
 def _connection(reader: StudyReader) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection with every table of the study, allowed to read its rounds' folder."""
+    with _opened(reader.folder.absolute() / ROUNDS_NAME) as connection:
+        _create_rounds(connection, reader)
+        for table in PARTS:
+            _create_part(connection, reader, table)
+        yield connection
+
+
+@contextmanager
+def _opened(*folders: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection that may read the folders and spill to a temporary one."""
     with tempfile.TemporaryDirectory(prefix="concbench-query-") as spill:
         connection = parts.connect(
             threads=2, memory_limit=_MEMORY_LIMIT, temp_directory=spill, enable_object_cache=True
         )
         try:
-            rounds = reader.folder.absolute() / ROUNDS_NAME
             # The check compares the path as it is written in the views, which may be escaped.
-            allowed = f"[{parts.sql_text(str(rounds))}, {parts.sql_path(rounds)}]"
-            connection.execute(f"SET allowed_directories = {allowed}")
-            _create_rounds(connection, reader)
-            for table in PARTS:
-                _create_part(connection, reader, table)
+            absolute = [path.absolute() for path in folders]
+            texts = [text for p in absolute for text in (parts.sql_text(str(p)), parts.sql_path(p))]
+            connection.execute(f"SET allowed_directories = [{', '.join(texts)}]")
             yield connection
         finally:
             connection.close()

@@ -15,6 +15,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -165,25 +167,45 @@ def show(out: Path) -> None:
             )
 
 
+def undisturbed(plan: Path, out: Path, log: Path) -> int:
+    """Run the sweep once with nobody near; return how many rounds it has on record.
+
+    With KEEP a study of an earlier run is used again: it does not depend on the seed of the kills.
+    """
+    if not (out / "result.json").exists():
+        began_ns = now_ns()
+        child = start(plan, out, log)
+        child.wait(GIVE_UP_S)
+        took_s = (now_ns() - began_ns) / 1e9
+        print(f"undisturbed: exit code {child.returncode}, {took_s:.0f} s", flush=True)
+    total = rounds_on_record(out)
+    print(f"undisturbed: {total} rounds on record", flush=True)
+    return total
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """Yield the folder KEEP, which stays, or one that goes when the block ends."""
+    kept = os.environ.get("KEEP")
+    if kept:
+        Path(kept).mkdir(parents=True, exist_ok=True)
+        yield Path(kept)
+        return
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
 def main(seed: int | None = None) -> int:
     seed = int(os.environ.get("SEED", "20")) if seed is None else seed
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        base = Path(folder)
+    with workplace() as base:
         plan, log = base / "plan.toml", base / "log.txt"
         plan.write_text(PLAN)
-        began_ns = now_ns()
-        quiet = start(plan, base / "quiet", log)
-        quiet.wait(GIVE_UP_S)
+        total = undisturbed(plan, base / "quiet", log)
         if not (base / "quiet" / "result.json").exists():
             print(log.read_text(errors="replace")[-2000:])
             return 1
-        total = rounds_on_record(base / "quiet")
-        print(
-            f"undisturbed: exit code {quiet.returncode}, {total} rounds on record, "
-            f"{(now_ns() - began_ns) / 1e9:.0f} s"
-        )
-        print(f"disturbed (seed {seed}):")
-        print(*disturbed(plan, base / "killed", log, total, seed), sep="\n")
+        print(f"disturbed (seed {seed}):", flush=True)
+        print(*disturbed(plan, base / "killed", log, total, seed), sep="\n", flush=True)
         before, after = essence(base / "quiet"), essence(base / "killed")
         wrong = unreadable(base / "killed")
         crashes = [

@@ -22,7 +22,8 @@ def die(file: Path, times: int, words: str) -> None:
     if len(deaths) >= times:
         return
     file.write_text("\n".join([*deaths, words]) + "\n")
-    print(words, flush=True)
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
     os._exit(1)
 
 

@@ -167,7 +167,12 @@ class Bench:
         out = {name for name, (how, _) in self.state.ended.items() if how in NEVER_MEASURED}
         served = [each for each in cells if each.cell.cell not in out]
         seed = self.options.seed ^ zlib.crc32((link or "").encode())
-        return [step for step in steps_of(served, self.options.rounds, seed) if self.is_open(step)]
+        return [
+            step
+            for step in steps_of(served, self.options.rounds, seed)
+            if self.is_open(step)
+            and not (step.kind == "control" and (step.cell.cell.lane, link) in self.state.controls)
+        ]
 
     def is_open(self, step: Step) -> bool:
         """Whether a step is still to be run."""
@@ -205,11 +210,12 @@ class Bench:
         cells = self.cells(step.cell.variant, step.cell.cell.link)
         while self.is_open(step):
             n = 1 if step.kind == "half" else step.cell.cell.concurrency
-            if self._needs_wave(rig, step, n) and not self._attempt(rig, step, cells, "warmup", n):
-                return
-            if rig.session is None:
-                continue
-            if self.is_open(step) and not self._attempt(rig, step, cells, "measured", n):
+            if self._needs_wave(rig, step, n):
+                if not self._attempt(rig, step, cells, "warmup", n):
+                    return
+                if rig.session is None or not self.is_open(step):
+                    continue  # the wave ended the engine or the cell
+            if not self._attempt(rig, step, cells, "measured", n):
                 return
 
     def _needs_wave(self, rig: Rig, step: Step, n: int) -> bool:

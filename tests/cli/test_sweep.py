@@ -49,7 +49,8 @@ def reference(*words: str) -> list[str]:
 
 def mortal(at: int, times: int, words: str, *more: str) -> list[str]:
     deaths = str(Path("deaths").absolute())
-    return [sys.executable, str(MORTAL), str(at), str(times), deaths, words, *FAST, *more]
+    slow = ["--ttft-ms", "500"]  # so that requests sent at once are there at once
+    return [sys.executable, str(MORTAL), str(at), str(times), deaths, words, *FAST, *slow, *more]
 
 
 def lane(name: str, command: list[str]) -> str:

@@ -77,7 +77,8 @@ class FolderLock:
     """Exclusive right to write into a folder, held until `release` or the end of the process.
 
     It is the kernel's lock on an open file, so a crash leaves none behind; the file itself stays
-    and holds the last holder's pid and when that process began. Raises OutputUnusable when another holds it.
+    and holds the last holder's pid and when that process began. Raises OutputUnusable when another
+    holds it.
     """
 
     def __init__(self, folder: Path) -> None:

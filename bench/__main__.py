@@ -19,8 +19,9 @@ ALL = (
     "many_cells",
     "ten_thousand",
     "long_run",
+    "sweep_killed",
 )
-QUICK = ALL[:-2]
+QUICK = ALL[:-3]
 """What runs when nothing is named; the others take long."""
 
 

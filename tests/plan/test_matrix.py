@@ -15,8 +15,10 @@ from concbench.plan.matrix import (
     cells_of,
     estimate_s,
     file_name,
+    guess_s,
     identity,
     ladder,
+    pace,
     variants,
 )
 
@@ -134,3 +136,21 @@ def test_the_estimate_prefers_what_was_measured() -> None:
 def test_identity_sees_every_part() -> None:
     assert identity({"a": 1}, "x") == identity({"a": 1}, "x")
     assert identity({"a": 1}, "x") != identity({"a": 2}, "x")
+
+
+def test_the_engines_own_cap_takes_the_pools_place_where_it_is_met_first() -> None:
+    """4 slots over a pool of 128: 735 at once would show nothing that 6 do not."""
+    rungs = ladder(131_072, 50, 128, cap=4)
+    assert [r.concurrency for r in rungs] == [1, 2, 4, 6]
+    assert [r.capped for r in rungs] == [False, False, False, True]
+    assert not any(r.over_kv for r in rungs)
+    full = ladder(1024, 240, 16, cap=4)
+    assert full[-1] == Rung(concurrency=6, capped=True, over_kv=True)
+
+
+def test_the_pace_is_what_was_measured_against_what_was_guessed() -> None:
+    plan = parse_plan(PLAN, "plan.toml")
+    cells = cells_of(plan, variants(plan)[0], 100, pool_tok=40_000)
+    assert pace(cells, {}) == 1.0
+    doubled = {c.cell.cell: 2 * guess_s(c) for c in cells[:3]}
+    assert pace(cells, doubled) == pytest.approx(2.0)

@@ -54,7 +54,7 @@ class SweepDisplay:
     def begin(self, step: Step, left: Sequence[Step]) -> None:
         """Show which round begins and how long those of this group will take."""
         left_s = left_seconds(left, self._state)
-        self._doing = f"{len(left)} rounds left with these lanes, about {duration(left_s)}"
+        self._doing = f"{len(left)} to do with these lanes, about {duration(left_s)}"
         if self._live is not None:
             self.say(f"{step.cell_id} round {step.index + 1} · {self._doing}")
 
@@ -66,7 +66,7 @@ class SweepDisplay:
         ok = sum(record.outcome == "ok" for record in done.requests)
         text = (
             f"{done.cell.cell} round {done.index + 1}: {ok}/{len(done.requests)} ok, "
-            f"{took_s:.1f} s, {done.outcome} · {self._doing}"
+            f"{took_s:.1f} s, {done.outcome}{f' · {self._doing}' if self._doing else ''}"
         )
         if self._live is not None:
             self._live.console.print(text, soft_wrap=True, markup=False)
@@ -136,7 +136,8 @@ def plan_rows(
 def plan_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the dry run's lines: a table of cells, then the totals."""
     width = max((len(row["cell"]) for row in rows), default=4)
-    yield f"{'cell':<{width}}  {'N':>6}  {'context':>8}  {'KV tokens':>11}  {'rounds':>6}  {'time':>7}"
+    heads = f"{'N':>6}  {'context':>8}  {'KV tokens':>11}  {'rounds':>6}  {'time':>7}"
+    yield f"{'cell':<{width}}  {heads}"
     for row in rows:
         marks = [
             word
@@ -160,6 +161,6 @@ def plan_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield (
         f"{len(rows)} cells, {sum(r['rounds_left'] for r in rows)} rounds left, "
         f"{sum(r['prompt_tok'] for r in rows):,} prompt and "
-        f"{sum(r['output_tok'] for r in rows):,} output tokens, about {duration(total_s)} ({basis}; "
-        "starts of lanes come on top)"
+        f"{sum(r['output_tok'] for r in rows):,} output tokens, about {duration(total_s)} ("
+        f"{basis}; starts of lanes come on top)"
     )

@@ -10,7 +10,7 @@ WITHIN = 0.01
 
 
 class Ceiling(Struct, frozen=True, kw_only=True):
-    """`accepted_tok` is the longest prompt that was served, `rejected_tok` the shortest that was not.
+    """`accepted_tok` is the longest prompt that was served, `rejected_tok` the shortest refused.
 
     Either is None where there was none; `tries` counts the requests.
     """

@@ -6,7 +6,6 @@ memory, fell silent or refused the context. The lane is started again and the sw
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -20,7 +19,7 @@ from concbench.measure.sweep_rig import LaneDown, Rig, RigOptions, free_bytes
 from concbench.measure.sweep_state import Standing
 from concbench.plan.matrix import MatrixCell, Variant, variants
 from concbench.plan.model import Plan
-from concbench.plan.steps import Step, steps_of
+from concbench.plan.steps import Step
 from concbench.store.write import StudyWriter
 
 Together = Literal["auto", "yes", "no"]
@@ -170,8 +169,7 @@ def _measure(bench: Bench, link: str | None, rigs: Sequence[Rig]) -> None:
         if bench.options.ceiling:
             measure_ceiling(bench, rig, link, own)
         cells += own
-    seed = bench.options.seed ^ zlib.crc32((link or "").encode())
-    steps = [s for s in steps_of(cells, bench.options.rounds, seed) if bench.is_open(s)]
+    steps = bench.steps(cells, link)
     for place, step in enumerate(steps):
         if bench.is_open(step):
             bench.watching.begin(step, steps[place:])

@@ -34,6 +34,10 @@ from concbench.store.write import StudyWriter
 if TYPE_CHECKING:
     from concbench.measure.sweep import SweepOptions, Watching
 
+NEVER_MEASURED = ("context_rejected", "skipped")
+"""Outcomes that are known before the first measured round: those cells have no place in the order.
+A cell that crashes later keeps its place."""
+
 WARM_WAVE_S = 30.0
 """A warm-up wave of N is left out where its prompts alone would take longer."""
 
@@ -156,8 +160,19 @@ class Bench:
             return True
         if self.options.ceiling and (variant.name, link) not in self.state.ceilings:
             return True
-        cells = self.cells(variant, link)
-        return any(self.is_open(s) for s in steps_of(cells, self.options.rounds, self.options.seed))
+        return bool(self.steps(self.cells(variant, link), link))
+
+    def steps(self, cells: Sequence[MatrixCell], link: str | None) -> list[Step]:
+        """Return the steps that are still to be run, in an order that a restart does not change."""
+        out = {name for name, (how, _) in self.state.ended.items() if how in NEVER_MEASURED}
+        served = [each for each in cells if each.cell.cell not in out]
+        seed = self.options.seed ^ zlib.crc32((link or "").encode())
+        return [
+            step
+            for step in steps_of(served, self.options.rounds, seed)
+            if self.is_open(step)
+            and not (step.kind == "control" and (step.cell.cell.lane, link) in self.state.controls)
+        ]
 
     def is_open(self, step: Step) -> bool:
         """Whether a step is still to be run."""
@@ -195,11 +210,12 @@ class Bench:
         cells = self.cells(step.cell.variant, step.cell.cell.link)
         while self.is_open(step):
             n = 1 if step.kind == "half" else step.cell.cell.concurrency
-            if self._needs_wave(rig, step, n) and not self._attempt(rig, step, cells, "warmup", n):
-                return
-            if rig.session is None:
-                continue
-            if self.is_open(step) and not self._attempt(rig, step, cells, "measured", n):
+            if self._needs_wave(rig, step, n):
+                if not self._attempt(rig, step, cells, "warmup", n):
+                    return
+                if rig.session is None or not self.is_open(step):
+                    continue  # the wave ended the engine or the cell
+            if not self._attempt(rig, step, cells, "measured", n):
                 return
 
     def _needs_wave(self, rig: Rig, step: Step, n: int) -> bool:

@@ -55,7 +55,8 @@ def check_identity(
         more = f", and {len(changed) - _MOST_TOLD} more" if len(changed) > _MOST_TOLD else ""
         raise OutputUnusable(
             "the finished cells of this study were measured with something else: "
-            f"{'; '.join(changed[:_MOST_TOLD])}{more}. Undo that, or measure anew with another --out"
+            f"{'; '.join(changed[:_MOST_TOLD])}{more}. Undo that, or measure anew with another "
+            "--out"
         )
 
 
@@ -68,6 +69,9 @@ def _differences(where: str, before: object, now: object) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         for key in sorted(before.keys() | now.keys()):
             yield from _differences(f"{where}.{key}", before.get(key), now.get(key))
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for place, (old, new) in enumerate(zip(before, now, strict=True)):
+            yield from _differences(f"{where}[{place}]", old, new)
     elif before != now:
         yield f"{where} was {_shown(before)}, is {_shown(now)}"
 

@@ -36,7 +36,7 @@ class Standing:
     again, with outcome and reason, `crashes` counts by cell, `begun` the rounds that were begun by
     (cell id, index). `facts` and `identity` are by variant, as they were at its first start.
     `took_s` has the measured rounds' lengths by cell id, `stale` the rounds to discard. `listed`,
-    `ceilings` and `down` (those that do not start) are of (variant, link).
+    `ceilings`, `down` (those that do not start) and `controls` are of (variant, link).
     """
 
     done: set[tuple[str, int]] = field(default_factory=set)
@@ -50,6 +50,7 @@ class Standing:
     listed: set[tuple[str, str | None]] = field(default_factory=set)
     ceilings: set[tuple[str, str | None]] = field(default_factory=set)
     down: set[tuple[str, str | None]] = field(default_factory=set)
+    controls: set[tuple[str, str | None]] = field(default_factory=set)
     lanes: set[str] = field(default_factory=set)
     next_round: int = 0
     first_prompt: int = 0
@@ -91,6 +92,8 @@ def _take_round(state: Standing, info: RoundInfo) -> None:
         state.stale.append(info.round_id)
         return
     state.keep(info.cell.cell, info.index, (info.end_ns - info.start_ns) / 1e9)
+    if info.cell.context_label == "control":
+        state.controls.add((info.cell.lane, info.cell.link))
 
 
 def _take_failure(state: Standing, cell: str, why: str, data: Mapping[str, Any]) -> None:

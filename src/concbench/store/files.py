@@ -18,6 +18,9 @@ from concbench.errors import OutputUnusable
 
 LOCK_NAME = ".lock"
 
+# With the pid it names a process for good: pids are used again.
+_BEGAN_UTC = utc_stamp()
+
 # `is_locked` holds the lock for an instant; a writer that meets it must not be turned away.
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 3, 0.01
 
@@ -74,7 +77,8 @@ class FolderLock:
     """Exclusive right to write into a folder, held until `release` or the end of the process.
 
     It is the kernel's lock on an open file, so a crash leaves none behind; the file itself stays
-    and holds the last holder's pid and since when. Raises OutputUnusable when another holds it.
+    and holds the last holder's pid and when that process began. Raises OutputUnusable when another
+    holds it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -105,7 +109,7 @@ class FolderLock:
                     "wait for it to end, or write elsewhere with --out"
                 ) from error
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} {utc_stamp()}\n".encode("ascii"), 0)
+        os.pwrite(self._descriptor, f"{os.getpid()} {_BEGAN_UTC}\n".encode("ascii"), 0)
 
     def release(self) -> None:
         """Let others write. Calling it again does nothing."""

@@ -15,10 +15,12 @@ ALL = (
     "tls",
     "repeatability",
     "coverage",
+    "verdicts",
+    "ab_real",
     "ten_thousand",
     "long_run",
 )
-QUICK = ALL[:-2]
+QUICK = ALL[:-3]
 """What runs when nothing is named; the others take long."""
 
 

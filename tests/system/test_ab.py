@@ -1,4 +1,4 @@
-"""One lane with a flag varied, on the embedded engine: started for each run, nothing left behind."""
+"""One lane with a flag varied, on the embedded engine: started for each run, nothing left over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(autouse=True)
-def _installed() -> None:
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # By this variable the test's own engines are told from those of others.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     try:
         embedded_recipe(1, 256, {})
     except MissingExtra as error:

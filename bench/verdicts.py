@@ -55,6 +55,8 @@ CASES = (
     Case("… each start off by 1 %", World(start_sd=0.01), "false faster", FASTER, 0.05),
     Case("B 5 % faster", World(0.05), "b_faster", verdict_share("b_faster"), at_least=0.9),
     Case("B 5 % slower", World(-0.05), "a_faster", verdict_share("a_faster"), at_least=0.9),
+    Case("B 5 % faster, two rounds a run", World(0.05, rounds=2), "b_faster",
+         verdict_share("b_faster"), at_least=0.9),
     Case("B 5 % faster, one round a run", World(0.05, rounds=1), "b_faster",
          verdict_share("b_faster")),
     Case("B 3 % faster", World(0.03), "b_faster", verdict_share("b_faster")),

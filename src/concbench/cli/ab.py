@@ -6,12 +6,14 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from concbench.analyse.driver import headline_rows, looks_up_to
 from concbench.analyse.looks import LOOKS
 from concbench.cli import gating, options
 from concbench.cli.loads import MOST_EMBEDDED_SLOTS, file_prompts, plain, target_options
+from concbench.cli.payload import payload_lines
 from concbench.cli.progress import Display
 from concbench.cli.sides import SideSpec, is_same_server, parse_contexts, parse_vary, sides_of
 from concbench.cli.study import OpenStudy, deliver, new_study, result_of, targets
@@ -280,12 +282,12 @@ def _shown(args: Namespace, result: Result, study: OpenStudy) -> None:
         sys.stdout.buffer.write(comparison_markdown(result).encode())
         sys.stdout.buffer.flush()
     elif args.md:
-        from pathlib import Path
-
         gating.write(Path(args.md), comparison_markdown(result).encode())
     if args.quiet:
         return
     console = Console(stderr="-" in (args.json, args.md), highlight=False)
     render_comparison(result, console)
+    for line in payload_lines(result.payload):
+        console.print(line, soft_wrap=True, markup=False)
     page = args.html or study.folder / "report.html"
     console.print(f"study  {study.folder}      page  {page}", soft_wrap=True, markup=False)

@@ -18,7 +18,8 @@ from concbench.cli.progress import Display
 from concbench.cli.sides import SideSpec, is_same_server, parse_contexts, parse_vary, sides_of
 from concbench.cli.study import OpenStudy, deliver, new_study, result_of, targets
 from concbench.domain import Round
-from concbench.measure.ab import AbHooks, AbOptions, Side, compare_lanes
+from concbench.measure.ab import compare_lanes
+from concbench.measure.ab_parts import AbHooks, AbOptions, Side
 from concbench.measure.session import Session
 from concbench.measure.target import TargetOptions, embedded_context_tok, ready
 from concbench.plan.levels import parse_duration, parse_levels, parse_percent
@@ -106,8 +107,6 @@ def run(args: Namespace) -> int:
     """Measure in turns, judge after each pair, store, show; the gate decides where there is one."""
     options.api_key(args)
     a, b = sides_of(args)
-    prompts = file_prompts(args)
-    contexts = args.contexts or [args.prompt_tokens]
     plan = {
         "levels": list(args.levels),
         "until": args.until,
@@ -116,29 +115,13 @@ def run(args: Namespace) -> int:
         "side_b": _recorded(b),
         "options": plain(args),
     }
-    looks = looks_up_to(args.pairs)
     with new_study(args, "ab", plan) as study:
-        asked = AbOptions(
-            levels=list(args.levels),
-            contexts=contexts,
-            output_tok=args.output_tokens,
-            content=args.content,
-            seed=study.seed,
-            rounds=args.rounds,
-            warmup=args.warmup,
-            looks=looks,
-            until=args.until,
-            max_s=args.max_s,
-            timeout_s=args.timeout_s,
-            same_prompt=args.same_prompt,
-            file_prompts=prompts,
-            reset_cache=args.reset_cache,
-            same_server=is_same_server(a, b),
-        )
-        runs = 2 * looks[-1] + len(looks)
-        total = runs * len(contexts) * len(args.levels) * (args.rounds + args.warmup)
+        asked = _options(args, study.seed, same_server=is_same_server(a, b))
+        runs = 2 * asked.looks[-1] + len(asked.looks)
+        cells = len(asked.contexts) * len(asked.levels)
+        total = runs * cells * (args.rounds + args.warmup)
         with Display(total, quiet=args.quiet) as display:
-            hooks = _hooks(study, display, looks)
+            hooks = _hooks(study, display, asked.looks)
             sides = _side("A", a, args, study), _side("B", b, args, study)
             outcome = compare_lanes(*sides, asked, hooks)
         for cell, why in outcome.cells.items():
@@ -146,6 +129,27 @@ def run(args: Namespace) -> int:
         study.writer.finish(interrupted=outcome.interrupted)
         study.closed = True
         return _concluded(args, study)
+
+
+def _options(args: Namespace, seed: int, *, same_server: bool) -> AbOptions:
+    """Return what every run does, from the command line's options."""
+    return AbOptions(
+        levels=list(args.levels),
+        contexts=args.contexts or [args.prompt_tokens],
+        output_tok=args.output_tokens,
+        content=args.content,
+        seed=seed,
+        rounds=args.rounds,
+        warmup=args.warmup,
+        looks=looks_up_to(args.pairs),
+        until=args.until,
+        max_s=args.max_s,
+        timeout_s=args.timeout_s,
+        same_prompt=args.same_prompt,
+        file_prompts=file_prompts(args),
+        reset_cache=args.reset_cache,
+        same_server=same_server,
+    )
 
 
 def _recorded(side: SideSpec) -> dict[str, Any]:

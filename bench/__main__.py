@@ -17,6 +17,8 @@ ALL = (
     "coverage",
     "accounting",
     "many_cells",
+    "verdicts",
+    "ab_real",
     "ten_thousand",
     "long_run",
     "sweep_killed",

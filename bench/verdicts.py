@@ -55,6 +55,8 @@ CASES = (
     Case("… each start off by 1 %", World(start_sd=0.01), "false faster", FASTER, 0.05),
     Case("B 5 % faster", World(0.05), "b_faster", verdict_share("b_faster"), at_least=0.9),
     Case("B 5 % slower", World(-0.05), "a_faster", verdict_share("a_faster"), at_least=0.9),
+    Case("B 5 % faster, two rounds a run", World(0.05, rounds=2), "b_faster",
+         verdict_share("b_faster"), at_least=0.9),
     Case("B 5 % faster, one round a run", World(0.05, rounds=1), "b_faster",
          verdict_share("b_faster")),
     Case("B 3 % faster", World(0.03), "b_faster", verdict_share("b_faster")),
@@ -93,7 +95,7 @@ def main() -> int:
             f"{'' if case.met(value) else '  MISSED'}\n"
             f"  {'':32} {case.number} experiments, {mean_runs(found):.1f} runs each: {all_of_it}"
         )
-    return missed + _time_to_a_verdict()
+    return missed + _time_to_a_verdict() + _same_power()
 
 
 def _time_to_a_verdict() -> int:
@@ -110,6 +112,35 @@ def _time_to_a_verdict() -> int:
             f"    true {100 * difference:4.1f} %: {mean_runs(looked):4.1f} against "
             f"{mean_runs(fixed):.1f} runs ({ratio:.2f} ×, at most 0.7); right "
             f"{100 * said(looked):.1f} % against {100 * said(fixed):.1f} %"
+        )
+    return missed
+
+
+def _same_power() -> int:
+    """Runs beside the smallest fixed design that finds a hard difference as often.
+
+    2 % at 3 % of noise a round: whoever fixes the number of pairs beforehand has to fix it for
+    that, and pays it for easy differences and for none as well.
+    """
+    hard, noise = 0.02, 0.03
+    right = verdict_share("a_faster", "b_faster", "equivalent")
+    world = World(hard, sd=noise)
+    power = right(ended(world, NUMBER, seed=3))
+    pairs = next(
+        (n for n in range(4, 16) if right(ended(world, NUMBER, (n,), seed=4)) >= power), 16
+    )
+    print(
+        f"  a fixed design that settles {100 * hard:g} % as often "
+        f"({100 * power:.1f} %) has {pairs} pairs, {2 * pairs + 1} runs:"
+    )
+    missed = 0
+    for difference in (0.0, hard, 0.05, 0.20):
+        found = ended(World(difference, sd=noise), NUMBER, seed=5)
+        ratio = mean_runs(found) / (2 * pairs + 1)
+        missed += ratio > 1 and difference != hard
+        print(
+            f"    true {100 * difference:4.1f} %: {mean_runs(found):4.1f} runs ({ratio:.2f} ×), "
+            f"settled {100 * right(found):.1f} %"
         )
     return missed
 

@@ -11,7 +11,15 @@ from bench.experiments import (
     shares,
 )
 
-from concbench.analyse.driver import Progress, look, looks_up_to, next_block, settled
+from concbench.analyse.driver import (
+    Progress,
+    headline_rows,
+    hopeless,
+    look,
+    looks_up_to,
+    next_block,
+    settled,
+)
 from concbench.plan.order import letters_of
 from tests.analyse.test_verdict import comparison, one, spread
 
@@ -86,3 +94,41 @@ def test_a_hidden_slow_state_is_named(slow, share_slow):
 
 def test_stopping_early_saves_runs():
     assert mean_runs(ended(World(difference=0.05), 100)) < 13
+
+
+def test_the_rate_of_each_level_decides_when_to_stop():
+    rate = one(spread(1.5, 0.01))
+    tail = one(spread(1.02, 0.05), metric="ttft_ms.p50", better="lower")
+    assert headline_rows([rate, tail]) == [rate]
+    assert next_block(Progress(pairs=5, verdicts=[rate, tail])) is None
+    other = one(spread(1.02, 0.05), concurrency=8)
+    assert headline_rows([rate, tail, other]) == [rate, other]
+    assert next_block(Progress(pairs=5, verdicts=[rate, tail, other])) is not None
+
+
+def test_a_narrow_interval_may_be_enough():
+    open_ = one(spread(1.03, 0.004))
+    wide = one(spread(1.02, 0.05))
+    assert settled(open_, until=0.01)
+    assert not settled(wide, until=0.01)
+    assert next_block(Progress(pairs=5, verdicts=[wide], until=0.2)) is None
+
+
+def test_lanes_that_are_unlike_by_nature_end_it_and_those_unlike_by_chance_do_not():
+    slots = one(spread(1.5, 0.01), unlike=["slots"])
+    assert hopeless([slots, slots])
+    assert not hopeless([slots, one(spread(1.5, 0.01))])
+    assert not hopeless([one(spread(1.5, 0.01), unlike=["output_length"])])
+    assert not hopeless([one(spread(1.5, 0.01), unlike=["slots"], accepted=["slots"])])
+    assert not hopeless([])
+
+
+def test_without_one_complete_pair_nothing_is_decided():
+    row = one([])
+    assert (row.verdict, row.why, row.ratio) == ("inconclusive", "no pair is complete", None)
+
+
+def test_the_default_design_finds_five_percent_with_two_rounds_a_run_and_more():
+    for rounds in (2, 4):
+        found = ended(World(difference=0.05, rounds=rounds), NUMBER)
+        assert shares(found)["b_faster"] >= 0.9

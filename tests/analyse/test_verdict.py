@@ -101,7 +101,8 @@ def test_too_few_pairs_have_a_range_and_no_verdict(n):
 def test_nothing_to_divide_by():
     row = one([(0.0, 5.0), (math.nan, 1.0), (1.0, math.inf), (3.0, -1.0)])
     assert (row.verdict, row.ratio, row.n_pairs) == ("invalid", None, 0)
-    assert one([]).verdict == "invalid"
+    # Where no pair was completed, as after an early signal, nothing is wrong: nothing is known.
+    assert (one([]).verdict, one([]).why) == ("inconclusive", "no pair is complete")
 
 
 def test_a_fatal_doubt_comes_first():

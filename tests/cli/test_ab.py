@@ -263,7 +263,7 @@ def test_a_lane_against_itself_has_two_names(plan: str, tmp_path: Path) -> None:
         (["a", "b", "--vary", "x=1,2"], "of one lane"),
         (["http://a", "http://b", "--baseline", "main"], "side A"),
         (["http://a", "--baseline", "main"], "no baseline 'main'"),
-        (["PLAN", "old", "nwe"], "did you mean new"),
+        (["PLAN", "old", "neww"], "did you mean new"),
     ],
 )
 def test_what_are_not_two_sides(plan: str, tmp_path: Path, words: list[str], said: str) -> None:

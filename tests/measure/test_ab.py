@@ -14,14 +14,8 @@ from concbench.analyse.driver import headline_rows
 from concbench.cli.study import result_of
 from concbench.domain import Round, RoundInstrument
 from concbench.errors import NotReady, PromptTooLong, Unreachable
-from concbench.measure.ab import (
-    AbHooks,
-    AbOptions,
-    AbOutcome,
-    Side,
-    compare_lanes,
-    lost,
-)
+from concbench.measure.ab import compare_lanes
+from concbench.measure.ab_parts import AbHooks, AbOptions, AbOutcome, Side, lost
 from concbench.measure.session import Session
 from concbench.measure.target import TargetOptions, ready
 from concbench.result import VerdictResult

@@ -3,9 +3,11 @@ from xml.etree import ElementTree as ET
 
 from concbench.analyse.gate import gate
 from concbench.report.comparison import comparison_markdown, render_comparison
-from concbench.report.comparisontables import tables, word
+from concbench.report.comparisontables import crossover_line, crossover_tables, tables, word
 from concbench.report.html import to_html
 from concbench.report.junit import to_junit
+from concbench.report.markdown import to_markdown
+from concbench.report.terminal import render
 from concbench.report.verdicts import metric_label, verdict_sentences
 from tests.report.conftest import HOSTILE, comparison, console, text_of, verdict
 
@@ -124,3 +126,55 @@ def test_hostile_names_stay_text():
     assert "<script>alert" not in to_html(result)
     written = comparison_markdown(result)
     assert not re.search(r"(?<!\\)<", written)
+
+
+def _entry(*ranges, **changes):
+    parts = [
+        {"from": low, "to": high, "winner": winner, "within": list(within)}
+        for low, high, winner, within in ranges
+    ]
+    fields = {"metric": "steady_output_tok_per_s", "axis": "concurrency", "ranges": parts}
+    return {**fields, "bracket": None, "lanes": ["gguf", "nvfp4"], "note": None, **changes}
+
+
+def test_who_is_best_at_each_level():
+    result = comparison()
+    tie = ("gguf", "nvfp4")
+    entry = _entry((1, 2, "gguf", ()), (4, 4, "tie", tie), (8, 16, "nvfp4", ()))
+    result.crossovers = [entry, _entry((1, 2, "gguf", ()), metric="ttft_ms.p50")]
+    (table,) = crossover_tables(result)
+    assert table.title == "crossover of steady tok/s: gguf up to 2, tie at 4, nvfp4 from 8"
+    assert table.rows == (
+        ("1 to 2", "gguf", ""),
+        ("4", "tie", "gguf, nvfp4"),
+        ("8 to 16", "nvfp4", ""),
+    )
+    for shown in (comparison_markdown(result), to_markdown(result)):
+        assert "crossover of steady tok/s: gguf up to 2, tie at 4, nvfp4 from 8" in shown
+        assert "| 8 to 16 | nvfp4 |  |" in shown
+    target = console(100)
+    render(result, target)
+    assert "8 to 16   nvfp4" in text_of(target)
+
+
+def test_a_crossover_in_one_clause():
+    assert crossover_line(_entry((1, 8, "tie", ()))) == "tie at every level measured"
+    many = _entry(
+        (1, 1, "a", ()), (2, 4, "b", ()), (8, 8, "a", ()), note="no single crossover",
+        basis="points",
+    )  # fmt: skip
+    assert crossover_line(many) == (
+        "a up to 1, b from 2 to 4, a from 8 (no single crossover) (single readings)"
+    )
+
+
+def test_the_markdown_report_has_a_section_on_the_comparison():
+    shown = to_markdown(comparison())
+    assert "### Comparison\n\n- " in shown
+    assert "#### steady tok/s: nvfp4 against gguf" in shown
+
+
+def test_names_of_lanes_are_inert_in_a_crossover():
+    result = comparison()
+    result.crossovers = [_entry((1, 1, HOSTILE, ()), (2, 2, "b", (HOSTILE,)))]
+    assert "<script>" not in comparison_markdown(result)

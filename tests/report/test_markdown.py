@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from concbench.domain import Doubt
 from concbench.report.build import build_view
+from concbench.report.comparisontables import crossover_tables
+from concbench.report.comparisontables import tables as comparison_tables
 from concbench.report.markdown import escaped, to_markdown
 from tests.report.conftest import HOSTILE, burst, comparison
 
@@ -29,7 +31,12 @@ def tables(text):
 def test_the_table_reads_back():
     result = comparison()
     view = build_view(result)
-    for table, series in zip(tables(to_markdown(result)), view.series, strict=True):
+    found = tables(to_markdown(result))
+    compared = [*comparison_tables(result), *crossover_tables(result)]
+    assert len(found) == len(view.series) + len(compared)
+    for table, made in zip(found[len(view.series) :], compared, strict=True):
+        assert table == [list(made.header), *map(list, made.rows)]
+    for table, series in zip(found, view.series, strict=False):
         assert len(table) == 1 + len(series.table.rows)
         for row, line in zip(series.table.rows, table[1:], strict=True):
             assert line[0] == row.label

@@ -63,10 +63,13 @@ def headline_rows(verdicts: Sequence[VerdictResult]) -> list[VerdictResult]:
 
     A latency's tail may stay open for ever; whoever wants it settled asks for more pairs.
     """
-    first: dict[tuple[str, str, int, int], VerdictResult] = {}
-    for row in verdicts:
-        first.setdefault((row.a, row.b, row.context_tok, row.concurrency), row)
-    return list(first.values())
+    first: dict[tuple[str, str, int, int], str] = {}
+    return [
+        row
+        for row in verdicts
+        if row.metric
+        == first.setdefault((row.a, row.b, row.context_tok, row.concurrency), row.metric)
+    ]
 
 
 def hopeless(verdicts: Sequence[VerdictResult]) -> bool:

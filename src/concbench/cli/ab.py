@@ -6,17 +6,20 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from concbench.analyse.driver import headline_rows, looks_up_to
 from concbench.analyse.looks import LOOKS
 from concbench.cli import gating, options
 from concbench.cli.loads import MOST_EMBEDDED_SLOTS, file_prompts, plain, target_options
+from concbench.cli.payload import payload_lines
 from concbench.cli.progress import Display
 from concbench.cli.sides import SideSpec, is_same_server, parse_contexts, parse_vary, sides_of
 from concbench.cli.study import OpenStudy, deliver, new_study, result_of, targets
 from concbench.domain import Round
-from concbench.measure.ab import AbHooks, AbOptions, Side, compare_lanes
+from concbench.measure.ab import compare_lanes
+from concbench.measure.ab_parts import AbHooks, AbOptions, Side
 from concbench.measure.session import Session
 from concbench.measure.target import TargetOptions, embedded_context_tok, ready
 from concbench.plan.levels import parse_duration, parse_levels, parse_percent
@@ -104,8 +107,6 @@ def run(args: Namespace) -> int:
     """Measure in turns, judge after each pair, store, show; the gate decides where there is one."""
     options.api_key(args)
     a, b = sides_of(args)
-    prompts = file_prompts(args)
-    contexts = args.contexts or [args.prompt_tokens]
     plan = {
         "levels": list(args.levels),
         "until": args.until,
@@ -114,29 +115,13 @@ def run(args: Namespace) -> int:
         "side_b": _recorded(b),
         "options": plain(args),
     }
-    looks = looks_up_to(args.pairs)
     with new_study(args, "ab", plan) as study:
-        asked = AbOptions(
-            levels=list(args.levels),
-            contexts=contexts,
-            output_tok=args.output_tokens,
-            content=args.content,
-            seed=study.seed,
-            rounds=args.rounds,
-            warmup=args.warmup,
-            looks=looks,
-            until=args.until,
-            max_s=args.max_s,
-            timeout_s=args.timeout_s,
-            same_prompt=args.same_prompt,
-            file_prompts=prompts,
-            reset_cache=args.reset_cache,
-            same_server=is_same_server(a, b),
-        )
-        runs = 2 * looks[-1] + len(looks)
-        total = runs * len(contexts) * len(args.levels) * (args.rounds + args.warmup)
+        asked = _options(args, study.seed, same_server=is_same_server(a, b))
+        runs = 2 * asked.looks[-1] + len(asked.looks)
+        cells = len(asked.contexts) * len(asked.levels)
+        total = runs * cells * (args.rounds + args.warmup)
         with Display(total, quiet=args.quiet) as display:
-            hooks = _hooks(study, display, looks)
+            hooks = _hooks(study, display, asked.looks)
             sides = _side("A", a, args, study), _side("B", b, args, study)
             outcome = compare_lanes(*sides, asked, hooks)
         for cell, why in outcome.cells.items():
@@ -144,6 +129,27 @@ def run(args: Namespace) -> int:
         study.writer.finish(interrupted=outcome.interrupted)
         study.closed = True
         return _concluded(args, study)
+
+
+def _options(args: Namespace, seed: int, *, same_server: bool) -> AbOptions:
+    """Return what every run does, from the command line's options."""
+    return AbOptions(
+        levels=list(args.levels),
+        contexts=args.contexts or [args.prompt_tokens],
+        output_tok=args.output_tokens,
+        content=args.content,
+        seed=seed,
+        rounds=args.rounds,
+        warmup=args.warmup,
+        looks=looks_up_to(args.pairs),
+        until=args.until,
+        max_s=args.max_s,
+        timeout_s=args.timeout_s,
+        same_prompt=args.same_prompt,
+        file_prompts=file_prompts(args),
+        reset_cache=args.reset_cache,
+        same_server=same_server,
+    )
 
 
 def _recorded(side: SideSpec) -> dict[str, Any]:
@@ -280,12 +286,12 @@ def _shown(args: Namespace, result: Result, study: OpenStudy) -> None:
         sys.stdout.buffer.write(comparison_markdown(result).encode())
         sys.stdout.buffer.flush()
     elif args.md:
-        from pathlib import Path
-
         gating.write(Path(args.md), comparison_markdown(result).encode())
     if args.quiet:
         return
     console = Console(stderr="-" in (args.json, args.md), highlight=False)
     render_comparison(result, console)
+    for line in payload_lines(result.payload):
+        console.print(line, soft_wrap=True, markup=False)
     page = args.html or study.folder / "report.html"
     console.print(f"study  {study.folder}      page  {page}", soft_wrap=True, markup=False)

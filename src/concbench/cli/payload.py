@@ -9,13 +9,15 @@ from concbench.cli.sweep_result import sweep_lines
 
 
 def payload_lines(payload: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield a line for each silence, rate and objective in a result's payload."""
+    """Yield a line for each silence, rate, objective and crash in a result's payload."""
     for entry in (payload or {}).get("idle", ()):
         yield (
             f"idle    first request after {entry['idle_s']:.1f} s of silence: TTFT "
             f"{_ms(entry['ttft_ms'])} (warm {_ms(entry['warm_ttft_ms'])}), E2E "
             f"{_ms(entry['e2e_ms'])} (warm {_ms(entry['warm_e2e_ms'])})"
         )
+    for crash in ((payload or {}).get("ab") or {}).get("crashes", ()):
+        yield f"crash   {crash['cell']}: {crash['why']}"
     for entry in (payload or {}).get("rate", ()):
         yield from _rate_lines(entry)
     if "sweep" in (payload or {}):

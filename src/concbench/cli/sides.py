@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from concbench.cli import baselines
 from concbench.errors import UsageError
-from concbench.measure.ab import Upkeep
+from concbench.measure.ab_parts import Upkeep
 from concbench.measure.target import find_lane, is_embedded
 from concbench.plan.file import load_plan
 from concbench.plan.matrix import Variant

@@ -7,26 +7,31 @@ to is asked of `AbHooks.look`, which judges what is on the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from concbench.analyse.driver import Progress, headline_rows, hopeless, next_block, settled
-from concbench.analyse.looks import LOOKS
 from concbench.clock import now_ns
 from concbench.domain import Cell, Round
 from concbench.errors import PromptTooLong, TargetError
+from concbench.measure.ab_parts import (
+    AbEnd,
+    AbHooks,
+    AbOptions,
+    AbOutcome,
+    LaneDied,
+    Side,
+    lost,
+)
 from concbench.measure.burst import FALLBACK_STEP_S, StartPace, start_pace
 from concbench.measure.campaign import (
     WARMUP_OUTPUT_TOK,
     Asking,
     Campaign,
-    OnDiscard,
-    OnRound,
-    OnSay,
     Recorder,
     check_reset,
     context_label,
@@ -36,7 +41,6 @@ from concbench.measure.session import Session
 from concbench.plan.matrix import file_name
 from concbench.plan.order import Letter, Run, cell_order, pair_seed
 from concbench.plan.output import auto_output_tokens
-from concbench.plan.prompts import Prompt
 from concbench.plan.splitmix import derive
 from concbench.result import VerdictResult
 
@@ -44,86 +48,6 @@ MOST_CRASHES = 3
 """So many crashes end a comparison: a lane that keeps falling over has no speed."""
 
 _SAME_SERVER_TAG = 0xAB
-_GONE = frozenset(
-    {"connect_refused", "connect_failed", "connect_timeout", "reset", "truncated", "no_response"}
-)
-
-Upkeep = Literal["attached", "kept", "fresh"]
-AbEnd = Literal["verdict", "pairs", "max_s", "not_comparable", "crashes", "interrupt"]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side. `reach` gives a calibrated session each time it is called.
-
-    `attached`: the lane runs already. `kept`: it is started once and stays up. `fresh`: it is
-    started for each run and stopped after it, so that a start's own luck is in the spread.
-    """
-
-    letter: Letter
-    name: str
-    reach: Callable[[], AbstractContextManager[Session]]
-    upkeep: Upkeep
-    flags: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AbOptions:
-    """What every run does. `contexts` are prompt lengths in tokens; cells are contexts × levels.
-
-    `output_tok` None means auto, fixed for both sides by a pilot before the first run. `looks`,
-    `until`: `driver.Progress`. No pair is begun after `max_s`. With `same_server` the two runs of a
-    pair get different prompts, which a prompt cache would otherwise know from the other side.
-    """
-
-    levels: Sequence[int]
-    contexts: Sequence[int]
-    output_tok: int | None
-    content: str
-    seed: int
-    rounds: int = 4
-    warmup: int = 1
-    looks: Sequence[int] = LOOKS
-    until: float | None = None
-    max_s: float | None = None
-    timeout_s: float | None = None
-    same_prompt: bool = False
-    file_prompts: Sequence[Prompt] = ()
-    reset_cache: bool = False
-    same_server: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AbHooks:
-    """What a comparison tells: rounds and notes to be stored, and what is to be shown.
-
-    `look` judges what was stored so far. `on_pair(pairs, verdicts)` follows each complete pair,
-    `on_lane(session)` whenever a lane was reached, or stopped and told its end.
-    """
-
-    on_round: OnRound
-    on_discard: OnDiscard
-    on_failed: Callable[[str, str], None]
-    on_note: Callable[[str, Mapping[str, Any]], None]
-    on_lane: Callable[[Session], None]
-    look: Callable[[], Sequence[VerdictResult]]
-    on_pair: Callable[[int, Sequence[VerdictResult]], None]
-    say: OnSay
-
-
-@dataclass(slots=True)
-class AbOutcome:
-    """How a comparison ended. `cells` says why each cell's rounds ended, where that is known."""
-
-    ended_by: AbEnd
-    pairs: int
-    crashes: int
-    cells: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False
-
-
-class LaneDied(TargetError):
-    """A lane that stopped answering in the middle of a run."""
 
 
 class _Stopped(KeyboardInterrupt):
@@ -411,19 +335,3 @@ class _Duel:
         """End what is held."""
         for letter in tuple(self.held):
             self.drop(letter)
-
-
-def lost(finished: Round) -> str | None:
-    """Return why a round shows that its lane is gone, or None.
-
-    An engine that was started here and ended, one that hangs, or a server where nobody listens any
-    more. Requests that fail with an answer are a result, not a crash.
-    """
-    if finished.outcome in ("crashed", "hung", "oom"):
-        return finished.outcome_detail or f"the engine {finished.outcome}"
-    kinds = {record.error for record in finished.requests if record.outcome != "ok"}
-    answered = any(record.outcome == "ok" for record in finished.requests)
-    if "connect_refused" in kinds or (kinds and not answered and kinds <= _GONE):
-        detail = next((r.error_detail for r in finished.requests if r.error_detail), None)
-        return f"nobody answers any more ({detail or ', '.join(sorted(map(str, kinds)))})"
-    return None

@@ -107,8 +107,15 @@ def _value(cell: CellResult | None, metric: str) -> str:
 
 
 def crossover_tables(result: Result) -> list[ComparisonTable]:
-    """Return who is best at each level, and who is within noise of it, for each crossover."""
-    return [_best(entry) for entry in result.crossovers if entry.get("ranges")]
+    """Return who is best at each level, and who is within noise of it, for each rate.
+
+    What latencies come to is in their tables and sentences.
+    """
+    return [
+        _best(entry)
+        for entry in result.crossovers
+        if entry.get("ranges") and str(entry.get("metric")).endswith("tok_per_s")
+    ]
 
 
 def _best(entry: Mapping[str, Any]) -> ComparisonTable:
@@ -130,9 +137,10 @@ def _best(entry: Mapping[str, Any]) -> ComparisonTable:
 def crossover_line(entry: Mapping[str, Any]) -> str:
     """Return a crossover as one clause: `gguf up to 2, tie at 4, nvfp4 from 8`."""
     ranges = list(entry.get("ranges") or ())
+    points = " (single readings)" if entry.get("basis") == "points" else ""
     if len(ranges) == 1:
         winner = inert(ranges[0].get("winner"), NAME_LIMIT)
-        return f"{winner} at every level measured"
+        return f"{winner} at every level measured{points}"
     said: list[str] = []
     for place, part in enumerate(ranges):
         low, high = part.get("from"), part.get("to")
@@ -143,7 +151,7 @@ def crossover_line(entry: Mapping[str, Any]) -> str:
             where = f"from {low:,}"
         said.append(f"{inert(part.get('winner'), NAME_LIMIT)} {where}")
     note = f" ({inert(entry['note'], NAME_LIMIT)})" if entry.get("note") else ""
-    return ", ".join(said) + note
+    return ", ".join(said) + note + points
 
 
 def table_lines(table: ComparisonTable) -> list[str]:

@@ -100,6 +100,25 @@ def companion(cell: Cell, label: str, context_tok: int | None = None) -> Cell:
     )
 
 
+def without_key(parsed: Round, key: str | None) -> Round:
+    """Return the round with the key blotted out of what the server said: some repeat it."""
+    if not key:
+        return parsed
+
+    def blotted(text: str | None) -> str | None:
+        return None if text is None else text.replace(key, "***")
+
+    records = [
+        msgspec.structs.replace(
+            record, error_detail=blotted(record.error_detail), text=blotted(record.text)
+        )
+        if key in f"{record.error_detail}{record.text}"
+        else record
+        for record in parsed.requests
+    ]
+    return msgspec.structs.replace(parsed, requests=records)
+
+
 @dataclass(slots=True)
 class Guard:
     """Ends a round that would not end by itself; `hung` then says why."""
@@ -222,6 +241,7 @@ class Recorder:
                 keep_text=self.asking.keep_text,
             )
             ending = self._ending(parsed, None if guard is None else guard.hung)
+            parsed = without_key(parsed, self.session.http.access.api_key)
             parsed = amend(msgspec.structs.replace(parsed, samples=seen, **ending))
             self.patience.learn(parsed.requests)
             self.count += 1

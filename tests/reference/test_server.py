@@ -9,6 +9,7 @@ import pytest
 import trustme
 
 from concbench.clock import now_ns
+from concbench.reference.chaos import Chaos
 from tests.reference.client import Client, chat_body, connected, serving, truth
 
 
@@ -364,3 +365,54 @@ def test_preemption_on_command():
         assert counter(client, "vllm:num_preemptions_total") == 1
     assert record["preemptions"] == 1
     assert len(got.text().split()) == 20
+
+
+def _model_once_it_is_back(port: int) -> str:
+    while True:
+        try:
+            client = Client(port)
+        except ConnectionRefusedError:
+            continue
+        # What was connected just before the end is reset unanswered.
+        try:
+            got = client.call("GET", "/v1/models")
+        except (ConnectionResetError, BrokenPipeError):
+            continue
+        finally:
+            client.close()
+        if got.status == 200:
+            return str(got.json()["data"][0]["id"])
+
+
+def test_death_and_rebirth_with_another_model():
+    options = ("--die-at-s", "0.1", "--reborn-after-s", "0.05", "--reborn-model", "another")
+    with serving("--ttft-ms", "1", "--itl-ms", "20", *options) as server:
+        client = Client(server.port)
+        got = client.chat(max_tokens=50)
+        assert not got.complete
+        client.close()
+        assert _model_once_it_is_back(server.port) == "another"
+        client = Client(server.port)
+        assert client.chat(max_tokens=1).status == 404
+        client.close()
+
+
+def test_chaos_is_the_same_for_a_seed():
+    one, other = Chaos(7), Chaos(7)
+    assert [one.answer(n) for n in range(200)] == [other.answer(n) for n in range(200)]
+    assert [one.page(n) for n in range(200)] == [other.page(n) for n in range(200)]
+    wrong = sum(bool(one.answer(n)) for n in range(2000))
+    assert 0.2 * 2000 < wrong < 0.3 * 2000
+    assert [Chaos(8).answer(n) for n in range(200)] != [one.answer(n) for n in range(200)]
+
+
+@pytest.mark.parametrize("fault", ["endless-head", "drip=0", "two-lengths", "encoded", "odd-usage"])
+def test_hostile_answers_leave_the_server_whole(fault: str):
+    with serving("--ttft-ms", "1", "--itl-ms", "1", "--fault", f"{fault}@first=1") as server:
+        client = Client(server.port)
+        client.send("POST", "/v1/chat/completions", chat_body(max_tokens=3))
+        assert client.sock.recv(65536)
+        client.close()
+        client = Client(server.port)
+        assert client.chat(max_tokens=3).complete
+        client.close()

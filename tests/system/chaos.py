@@ -38,9 +38,9 @@ AGAINST_A_SERVER: dict[str, tuple[str, ...]] = {
     "find": ("URL", "--slo", "ttft_p95=2s", "--max-s", "6", *SHORT, "--out", "OUT"),
     "spec": ("URL",),
     "doctor": ("URL",),
-    "lanes": ("show", "URL"),
+    "lanes": ("up", "there", "--plan", "PLAN", "--wait-s", "10"),
 }  # fmt: skip
-"""How each command that talks to a server is run: URL, and OUT for a fresh folder."""
+"""How each command that talks to a server is run; PLAN is a file with the URL, OUT a folder."""
 
 ON_A_STUDY: dict[str, tuple[str, ...]] = {
     "report": ("STUDY",),
@@ -108,7 +108,10 @@ def one(command: str, seed: int, folder: Path) -> Run:
     out = folder / f"{command}-{seed}"
     if command in AGAINST_A_SERVER:
         with misbehaving(seed) as url:
-            return run([command, *filled(AGAINST_A_SERVER[command], URL=url, OUT=str(out))], folder)
+            plan = folder / "plan.toml"
+            plan.write_text(f'[lanes.there]\nurl = "{url}"\n')
+            values = {"URL": url, "OUT": str(out), "PLAN": str(plan)}
+            return run([command, *filled(AGAINST_A_SERVER[command], **values)], folder)
     study = folder / "study"
     if not (study / "study.json").exists():
         shutil.rmtree(study, ignore_errors=True)

@@ -93,6 +93,12 @@ def add_target(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="environment variable that holds the API key (without it no key is ever sent)",
     )
+    group.add_argument(
+        "--api-key-file",
+        type=Path,
+        metavar="FILE",
+        help="file that holds the API key, readable by you alone (chmod 600)",
+    )
     group.add_argument("--ca", type=Path, metavar="FILE", help="PEM file of a private authority")
     group.add_argument("--insecure", action="store_true", help="do not verify the certificate")
 
@@ -257,7 +263,16 @@ def add_output(parser: ArgumentParser) -> None:
 
 
 def api_key(args: Namespace) -> str | None:
-    """Return the key named by --api-key-env, or None. Raises UsageError where it is not set."""
+    """Return the key that --api-key-env or --api-key-file names, or None.
+
+    A key never stands on the command line, where every user of the machine can read it. Raises
+    UsageError where the variable is not set, or the file can be read by others.
+    """
+    path: Path | None = getattr(args, "api_key_file", None)
+    if path is not None and args.api_key_env:
+        raise UsageError("--api-key-env and --api-key-file: give one of them")
+    if path is not None:
+        return _key_in(path)
     if not args.api_key_env:
         return None
     key = os.environ.get(args.api_key_env, "")
@@ -268,4 +283,21 @@ def api_key(args: Namespace) -> str | None:
         )
     if any(char in key for char in "\r\n"):
         raise UsageError(f"--api-key-env {args.api_key_env}: the key holds a line break")
+    return key
+
+
+def _key_in(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read(1 << 16)
+    except OSError as error:
+        raise UsageError(f"--api-key-file {path}: {error.strerror}") from None
+    if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
+        raise UsageError(
+            f"--api-key-file {path}: others may read or change it; chmod 600 {path} first"
+        )
+    key = content.decode("ascii", "replace").strip()
+    if not key or not key.isprintable() or not key.isascii():
+        raise UsageError(f"--api-key-file {path}: expected one key, printable ASCII, on one line")
     return key

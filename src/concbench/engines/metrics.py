@@ -202,6 +202,9 @@ def histogram(samples: Sequence[Sample], metric: Metric) -> Histogram | None:
                 edge = _edge(sample.labels.get("le", ""))
                 if edge is not None and _carries(sample.labels, metric.labels):
                     edges[edge] = edges.get(edge, 0.0) + sample.value
+        # An infinite count is none, and so is a histogram that lacks one.
+        if not all(map(math.isfinite, edges.values())):
+            return None
         if edges:
             buckets = tuple(sorted(edges.items()))
             part = Metric((f"{base}_sum",), labels=metric.labels)

@@ -24,7 +24,7 @@ from concbench.measure.interrupts import Insisted, held
 from concbench.measure.observed import live, mark, samples
 from concbench.measure.requests import render_all
 from concbench.measure.session import Session
-from concbench.measure.silence import Patience, Runaway, Silence
+from concbench.measure.silence import UNKNOWN_STEP_S, Deadline, Patience, Runaway, Silence
 from concbench.plan.prompts import Prompt, prompts_sha256
 from concbench.plan.splitmix import derive
 from concbench.serve.http import parse_json
@@ -100,12 +100,32 @@ def companion(cell: Cell, label: str, context_tok: int | None = None) -> Cell:
     )
 
 
+def without_key(parsed: Round, key: str | None) -> Round:
+    """Return the round with the key blotted out of what the server said: some repeat it."""
+    if not key:
+        return parsed
+
+    def blotted(text: str | None) -> str | None:
+        return None if text is None else text.replace(key, "***")
+
+    records = [
+        msgspec.structs.replace(
+            record, error_detail=blotted(record.error_detail), text=blotted(record.text)
+        )
+        if key in f"{record.error_detail}{record.text}"
+        else record
+        for record in parsed.requests
+    ]
+    return msgspec.structs.replace(parsed, requests=records)
+
+
 @dataclass(slots=True)
 class Guard:
     """Ends a round that would not end by itself; `hung` then says why."""
 
     silence: Silence
     runaway: Runaway
+    deadline: Deadline
     hung: str | None = None
 
     def over(self, plan: LoadPlan) -> LoadPlan:
@@ -115,7 +135,8 @@ class Guard:
         def stop(progress: Progress) -> bool:
             if own is not None and own(progress):
                 return True
-            self.hung = self.silence.look(progress) or self.runaway.look(progress)
+            rules = (self.silence, self.runaway, self.deadline)
+            self.hung = next(filter(None, (rule.look(progress) for rule in rules)), None)
             return self.hung is not None
 
         return replace(plan, stop_when=stop)
@@ -220,6 +241,7 @@ class Recorder:
                 keep_text=self.asking.keep_text,
             )
             ending = self._ending(parsed, None if guard is None else guard.hung)
+            parsed = without_key(parsed, self.session.http.access.api_key)
             parsed = amend(msgspec.structs.replace(parsed, samples=seen, **ending))
             self.patience.learn(parsed.requests)
             self.count += 1
@@ -241,9 +263,13 @@ class Recorder:
     def guard(self, at_once: int, prompt_tok: int, asked_tok: Sequence[int]) -> Guard:
         """Return what ends a round if nothing else does; `asked_tok` is each request's answer."""
         session = self.session
-        silence = Silence(self.patience.limit_s(at_once, prompt_tok), lambda: live(session))
-        runaway = Runaway(sum(asked_tok), len(asked_tok), session.bytes_per_tok)
-        return Guard(silence, runaway)
+        limit_s = self.patience.limit_s(at_once, prompt_tok)
+        step_s = session.step_ns / 1e9 or UNKNOWN_STEP_S
+        return Guard(
+            Silence(limit_s, lambda: live(session)),
+            Runaway(sum(asked_tok), len(asked_tok), session.bytes_per_tok),
+            Deadline(limit_s + sum(asked_tok) * step_s),
+        )
 
     def workload(
         self,

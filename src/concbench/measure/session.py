@@ -263,6 +263,8 @@ def one_request(session: Session, text: str, output_tok: int) -> Round:
 def failure(session: Session, record: RequestRecord) -> ConcbenchError:
     """Return the error that a failed first request amounts to: one line with what to do."""
     kind, detail = record.error or "unknown", record.error_detail or "no reason given"
+    if session.http.access.api_key:
+        detail = detail.replace(session.http.access.api_key, "***")
     url = f"{session.facts.base_url}{session.ask.path}"
     if kind == "connect_refused":
         return Unreachable(f"{url}: connection refused; is the server running there?")

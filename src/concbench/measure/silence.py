@@ -1,7 +1,8 @@
-"""When a round will not end by itself: silence on every side, or answers without an end.
+"""When a round will not end by itself: silence on every side, answers without an end, a trickle.
 
 No request waits for ever, with or without `--timeout-s`: a round is cut when no byte came and the
-server's own counter stood still for long, and when far more came than was asked for.
+server's own counter stood still for long, when far more came than was asked for, and when it takes
+many times what its requests would one after another.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ STALL_FACTOR = 5.0
 
 MOST_GUESSED_S = 600.0
 """The longest that is borne on a guess, before anything like it was measured."""
+
+ROUND_FACTOR = 10.0
+LEAST_ROUND_S = 120.0
+UNKNOWN_STEP_S = 1.0
 
 PROBE_TOK = 50
 RUNAWAY_FACTOR = 8.0
@@ -48,6 +53,23 @@ class Silence:
         if silent_s < self._limit_s:
             return None
         return f"no byte came for {silent_s:.0f} s with {progress.in_flight} requests in flight"
+
+
+class Deadline:
+    """Notices that a round takes many times what its requests would one after another."""
+
+    def __init__(self, serial_s: float) -> None:
+        """`serial_s`: the requests one after another, at the pace of one alone."""
+        self._limit_s = max(LEAST_ROUND_S, ROUND_FACTOR * serial_s)
+
+    def look(self, progress: Progress) -> str | None:
+        """Return what is wrong, in words, once the round is far too long."""
+        if progress.elapsed_ns / 1e9 <= self._limit_s:
+            return None
+        return (
+            f"the round did not end within {self._limit_s:.0f} s, at least {ROUND_FACTOR:.0f} "
+            "times what its requests take one after another"
+        )
 
 
 class Runaway:

@@ -22,13 +22,14 @@ _ARGUMENTS = {
     "half-close": ("1", "6"),
     "clean-end": ("0", "4"),
     "error": ("0", "3"),
-    "long-line": ("200000",),
+    "long-line": ("20000",),
+    "drip": ("0", "1"),
     "usage-late": ("50", "400"),
     "delay": ("10", "300"),
     "split": ("1", "3", "17"),
     "huge-headers": ("10", "70"),
     "wrong-length": ("0", "3", "10000000"),
-    "deep-json": ("900", "100000"),
+    "deep-json": ("900", "9000"),
 }
 
 _SILENT = frozenset({"hang", "no-bytes", "endless-head", "endless", "pause", "half-close"})

@@ -12,6 +12,8 @@ import http.client
 import json
 import socket
 import ssl
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -93,15 +95,25 @@ class Http:
         if body is not None:
             headers["Content-Type"] = "application/json"
         deadline_ns = now_ns() + int(limit_s * 1e9)
+        watchdog: threading.Timer | None = None
         try:
+            connection.connect()
+            # The socket's own limit begins anew with every byte: a head that trickles has no end.
+            watchdog = threading.Timer(
+                max(0.0, deadline_ns - now_ns()) / 1e9, _cut, [connection.sock]
+            )
+            watchdog.start()
             connection.request(method, self._path + path, body, headers)
             response = connection.getresponse()
             named = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, named, _read_body(response, deadline_ns))
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            reason, detail = _classify(error)
+            late = now_ns() >= deadline_ns
+            reason, detail = _classify(TimeoutError() if late else error)
             return NoAnswer(0, {}, b"", reason, detail)
         finally:
+            if watchdog is not None:
+                watchdog.cancel()
             connection.close()
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
@@ -163,6 +175,12 @@ def _read_body(response: http.client.HTTPResponse, deadline_ns: int) -> bytes:
 class _BodyTooLong(http.client.HTTPException):
     def __str__(self) -> str:
         return f"the body is longer than {MAX_BODY_BYTES >> 20} MiB"
+
+
+def _cut(sock: socket.socket) -> None:
+    """End what is being read; the reader then finds the connection closed."""
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _classify(error: Exception) -> tuple[Reason, str]:

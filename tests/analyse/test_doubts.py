@@ -68,6 +68,14 @@ def test_cuts_at_one_time_point_to_a_proxy():
     assert "300 s" in raised(*cut)["truncated_streams"].message
 
 
+def test_cuts_by_the_engines_own_end_are_not_laid_to_a_proxy():
+    cut = [good(outcome="failed", end=3 * S, extra={"error": "truncated"}) for k in range(3)]
+    ended = {"outcome": "crashed", "outcome_detail": "it was killed"}
+    told = raised(*cut, fields=ended)["truncated_streams"].message
+    assert "The engine's end cut them" in told
+    assert "proxy's time-out." not in told
+
+
 def test_answer_without_tokens_is_empty_even_if_ok():
     assert raised(good(), Reply(end=S))["empty_responses"].severity == "fatal"
 

@@ -80,7 +80,8 @@ def test_a_container_lane(tmp_path, capsys, monkeypatch):
     assert "secret" not in text
     name = up["target"]["container"]["name"]
     assert (state / f"{name}.json").exists()
-    assert lanes(capsys, "list")["payload"]["orphans"] == []
+    orphans = lanes(capsys, "list")["payload"]["orphans"]
+    assert name not in [one["name"] for one in orphans]
     [row] = lanes(capsys, "down", "boxed")["payload"]["lanes"]
     assert row["teardown"]["container_gone"]
     assert not (state / f"{name}.json").exists()
@@ -151,6 +152,60 @@ def test_lint_puts_gaps_into_the_doubts(capsys):
     doubts = {doubt["message"]: (doubt["code"], doubt["severity"]) for doubt in result["doubts"]}
     assert doubts["x: r.toml: --parallel = 8 is missing"] == ("lane_incomplete", "warning")
     assert ("simulated_acceptance", "fatal") in doubts.values()
+
+
+def test_lint_knows_the_concurrency_that_is_meant(capsys):
+    lane = '[lanes.x]\ncommand = ["llama-server", "-m", "m", "-np", "4", "--metrics"]\n'
+    Path("plan.toml").write_text(lane)
+
+    def found(*words: str) -> set[str]:
+        payload = lanes(capsys, "lint", "x", *words)["payload"]
+        return {one["code"] for one in payload["findings"]}
+
+    assert "slots_below_concurrency" not in found()
+    assert "slots_below_concurrency" in found("--concurrency", "5")
+    Path("plan.toml").write_text(lane + "[sweep]\nconcurrency = [1, 8]\n")
+    assert "slots_below_concurrency" in found()
+    assert "slots_below_concurrency" not in found("--concurrency", "4")
+
+
+def test_lint_of_lanes_started_by_flags_knows_that_counters_are_switched_on(capsys):
+    Path("plan.toml").write_text('[lanes.x]\nengine = "llamacpp"\nmodel = "embedded"\n')
+    found = {one["code"] for one in lanes(capsys, "lint", "x")["payload"]["findings"]}
+    assert "no_metrics" not in found
+    Path("plan.toml").write_text('[lanes.x]\ncommand = ["llama-server", "-m", "m"]\n')
+    found = {one["code"] for one in lanes(capsys, "lint", "x")["payload"]["findings"]}
+    assert "no_metrics" in found
+
+
+def test_the_published_plans_read_as_their_reports_do(capsys):
+    plan = str(Path(__file__).parents[2] / "examples" / "published.toml")
+    found = lanes(capsys, "lint", "by-hand", "--plan", plan)
+    missing = {
+        one["evidence"]["name"]
+        for one in found["payload"]["findings"]
+        if one["code"] == "missing_flag"
+    }
+    assert missing == {"kv-cache-dtype", "speculative-config"}
+    assert [one["code"] for one in found["doubts"]].count("lane_incomplete") == 2
+    unlike = lanes(capsys, "diff", "int4", "q5", "--plan", plan)["payload"]
+    assert unlike["unfair"] == ["quantization", "context", "slots"]
+    values = {one["name"]: (one["a"], one["b"]) for one in unlike["differences"]}
+    assert values["quantization"] == ("int4-AutoRound", "Q5_K_M")
+    assert values["context"] == (131072, 8192)
+    assert values["slots"] == (16, 2)
+
+
+def test_the_example_with_three_lanes_is_a_plan(capsys):
+    plan = Path(__file__).parents[2] / "examples" / "three-lanes.toml"
+    rows = lanes(capsys, "list", "--plan", str(plan))["payload"]["lanes"]
+    assert [(row["lane"], row["engine"]) for row in rows] == [
+        ("f16", "llamacpp"),
+        ("q8", "llamacpp"),
+        ("vllm", "vllm"),
+    ]
+    unlike = lanes(capsys, "diff", "f16", "q8", "--plan", str(plan))["payload"]
+    assert unlike["unfair"] == ["kv_cache_dtype", "context", "slots"]
 
 
 def test_diff_of_lanes_that_do_not_run(capsys):

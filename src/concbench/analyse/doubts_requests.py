@@ -94,6 +94,8 @@ def truncated(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     )
     alike = len(lasted) >= 2 and lasted[-1] - lasted[0] <= 0.02 * lasted[-1]
     hint = f" All were cut after {lasted[0]:.0f} s: suspect a proxy's time-out." if alike else ""
+    if result.outcome == "crashed":
+        hint = " The engine's end cut them: see how the cell ended."
     yield from _of_kind(
         seen,
         result,

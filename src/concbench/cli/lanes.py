@@ -68,6 +68,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="S",
         help="how long a lane may take to its first token (default 600 to 3600, by engine)",
     )
+    parser.add_argument(
+        "--concurrency",
+        type=options.checked(options.positive),
+        metavar="N",
+        help="lint: for so many at once (default: the most that the plan's [sweep] lists)",
+    )
     options.add_target(parser)
     group = parser.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="result JSON, - for stdout")
@@ -219,6 +225,7 @@ def _lint(args: Namespace) -> Outcome:
             folder,
             known={**to_builtins(side.facts), **side.extra} if side.live else None,
             launch=side.spoken if side.live else None,
+            concurrency=args.concurrency or _most_at_once(plan),
         )
         outcome.payload["findings"] += [to_builtins(one) for one in found]
         outcome.lines += lanes_view.findings(lane.name, found)
@@ -229,6 +236,11 @@ def _lint(args: Namespace) -> Outcome:
             for one in found
         ]
     return outcome
+
+
+def _most_at_once(plan: Plan) -> int | None:
+    levels = plan.sweep.concurrency
+    return max(levels) if isinstance(levels, list) else None
 
 
 def _diff(args: Namespace) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from msgspec import Struct
 
 from concbench.engines.registry import ENGINES
 from concbench.engines.spec import Trap
+from concbench.errors import MissingExtra
 from concbench.plan.model import LanePlan
+from concbench.serve.embedded import find_model
 from concbench.serve.enrich import static_facts
-from concbench.serve.launch import added_words, engine_of, flags_of
+from concbench.serve.launch import EMBEDDED_MODEL, added_words, engine_of, flags_of, model_word
 from concbench.serve.recipes import RecipeFile, gaps, load_recipe
 from concbench.serve.words import flags_in
 
@@ -135,6 +138,14 @@ def finding_of(lane: str, trap: Trap, version: object) -> Finding:
     )
 
 
+def _model_word(lane: LanePlan, engine: str, folder: Path) -> str:
+    """Return the model's path where it is a file seen from here, else its name as it is."""
+    if engine == "llamacpp" and lane.model in (None, EMBEDDED_MODEL):
+        with suppress(MissingExtra):
+            return str(find_model())
+    return model_word(lane.model, folder) if lane.model else ""
+
+
 def _words(lane: LanePlan, engine: str, folder: Path) -> list[str] | None:
     """Return the engine's words as far as the plan gives them; None for a lane with a URL."""
     if lane.url is not None:
@@ -145,8 +156,7 @@ def _words(lane: LanePlan, engine: str, folder: Path) -> list[str] | None:
         return list(lane.container.args)
     flags = {name: value for name, value in lane.flags.items() if name != "bin"}
     words = ENGINES[engine].to_argv(flags)
-    path = folder / Path(lane.model or "").expanduser()
-    model = str(path.resolve()) if path.exists() else lane.model or ""
+    model = _model_word(lane, engine, folder)
     head = {
         "llamacpp": ["llama-server", "--model", model],
         "vllm": ["vllm", "serve", model],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.scripts import N, SCRIPTS, TRUE_TOK_PER_S, play
+from tests.cli.scripts import SCRIPTS, TRUE_TOK_PER_S, N, play
 
 BUSY = {"client_bound", "late_reads", "late_sends", "user_stamps"}
 EXPECTED = {"wide_interval", "single_round"}

@@ -20,7 +20,6 @@ from concbench import __version__
 from concbench.analyse.study import StudyFacts, exit_code, judge
 from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import completed, gone_of
-from concbench.cli.payload import payload_lines
 from concbench.clock import folder_stamp
 from concbench.domain import Round, TargetFacts
 from concbench.errors import OutputUnusable
@@ -34,6 +33,12 @@ from concbench.store.write import Study, StudyWriter
 
 HALF_WIDTH = 0.01
 """The relative half-width that is wanted where a command has no option for it."""
+
+ASKED = {
+    "sustain": ("until", "min_s", "max_s", "idle_s", "warmup", "timeout_s", "reset_cache"),
+    "rate": ("duration", "drain_s", "slo", "trace", "warmup", "timeout_s", "reset_cache"),
+}
+"""Options of a command that its cells do not tell, and that measuring it again needs."""
 
 LARGEST_SEED = 1 << 53
 """Seeds stay below this so that every JSON reader keeps them whole."""
@@ -144,8 +149,18 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
     if reader.record.command == "rate":
         again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))
         result.payload = rate_payload(result, again, objectives)
+    _note_asked(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     return completed(result, reader, withdrawn, rejudge)
+
+
+def _note_asked(result: Result, reader: StudyReader) -> None:
+    """Put what was asked for, beyond the workload, into the payload as `asked`."""
+    given = reader.plan.get("options")
+    names = ASKED.get(reader.record.command, ())
+    if names and isinstance(given, Mapping):
+        asked = {name: given[name] for name in names if given.get(name) not in (None, False)}
+        result.payload = {**(result.payload or {}), "asked": asked}
 
 
 def _measured(reader: StudyReader, retracted: Container[str | None]) -> list[RoundInfo]:
@@ -184,8 +199,6 @@ def deliver(args: Namespace, result: Result, folder: Path) -> None:
     if not args.quiet:
         console = Console(stderr=args.json == "-", highlight=False)
         render(result, console, page=str(page))
-        for line in payload_lines(result.payload):
-            console.print(line, soft_wrap=True)
 
 
 def targets(study: OpenStudy, lane: str, facts: TargetFacts, template_tok: int) -> None:

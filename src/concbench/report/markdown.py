@@ -22,6 +22,8 @@ def to_markdown(result: Result) -> str:
         blocks += _series(series)
     if view.verdicts:
         blocks.append(_bullets(escaped(sentence) for sentence in view.verdicts))
+    if view.beside:
+        blocks += ["### Beside the table", _bullets(escaped(line) for line in view.beside)]
     if view.doubts:
         blocks += ["### Doubts", _bullets(_doubt(doubt) for doubt in view.doubts)]
     if view.reproduce:

@@ -47,12 +47,14 @@ def render(result: Result, console: Console, *, page: str | None = None) -> None
         console.print(Text(sentence, style="bold"))
     if not view.series and not view.verdicts:
         console.print(Text(view.sentence, style="bold"))
+    for line in view.beside:
+        console.print(Text(line, style="dim"), soft_wrap=True)
     for doubt in view.doubts:
         doubt_lines(doubt, console)
     paths = [("study", view.study), ("page", view.page)]
-    line = Text((GROUP_GAP * 2).join(f"{name}  {path}" for name, path in paths if path))
-    if line.plain:
-        console.print(line, soft_wrap=True)
+    where = Text((GROUP_GAP * 2).join(f"{name}  {path}" for name, path in paths if path))
+    if where.plain:
+        console.print(where, soft_wrap=True)
 
 
 def _banners(view: ReportView, console: Console) -> None:

@@ -146,7 +146,7 @@ class Banner:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """The whole report. `sentence` is the answer in one line."""
+    """The whole report. `sentence` is the answer in one line, `beside` what stands beside cells."""
 
     command: str
     began_utc: str
@@ -155,6 +155,7 @@ class ReportView:
     sentence: str
     series: tuple[SeriesView, ...]
     verdicts: tuple[str, ...]
+    beside: tuple[str, ...]
     doubts: tuple[DoubtView, ...]
     reproduce: tuple[str, ...]
     machine: tuple[FactView, ...]

@@ -64,6 +64,9 @@ def lane_session(
     with lane as session:
         session.carrier = carrier
         targets(study, session.lane, session.facts, session.template_tok)
+        if session.simulated is not None:
+            note = {"lane": session.lane, "message": session.simulated}
+            study.writer.note("simulated_acceptance", note)
         yield session
     if session.facts.teardown is not None:
         targets(study, session.lane, session.facts, session.template_tok)

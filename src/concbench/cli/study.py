@@ -22,6 +22,7 @@ from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import completed, gone_of
 from concbench.clock import folder_stamp
 from concbench.domain import Round, TargetFacts
+from concbench.engines.spec import Trap
 from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
 from concbench.observe.host import machine
@@ -143,6 +144,10 @@ def result_of(folder: Path, gone: Container[str] | None = None) -> Result:
         corrections=reader.corrections(),
         ceilings=ceilings(reader),
         target_half_width=reader.plan.get("until", HALF_WIDTH),
+        traps={
+            note["lane"]: [Trap("simulated_acceptance", "fatal", note["message"])]
+            for note in reader.notes("simulated_acceptance")
+        },
     )
     result = judge(rounds, facts)
     objectives = reader.plan.get("slo")

@@ -8,10 +8,11 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from concbench.analyse.acceptance import SIMULATED
 from concbench.clock import now_ns, sleep_s
 from concbench.domain import Cell, RequestRecord, Round, StampKind, TargetFacts, Workload
 from concbench.engines.registry import ENGINES
-from concbench.engines.spec import EngineSpec
+from concbench.engines.spec import EngineSpec, Fact
 from concbench.errors import (
     ConcbenchError,
     NotReady,
@@ -87,7 +88,8 @@ class Session:
     `first_request` is the very first request of this session, measured on its own.
     `bytes_per_tok` is what one more output token adds to an answer, 0 where that is not known.
     `observer` watches the server while it is set; `carrier` carries the rounds' load. Behind a
-    proxy or router `inner` says which engine it is and where it tells of itself.
+    proxy or router `inner` says which engine it is and where it tells of itself. `simulated` is
+    what the server says of itself that means that drafts are accepted unseen.
     """
 
     lane: str
@@ -109,6 +111,7 @@ class Session:
     observer: Observer | None = None
     carrier: Carrier = field(default_factory=Carrier)
     inner: Inner | None = None
+    simulated: str | None = None
     alive: Callable[[], str | None] = lambda: None
 
     def prompts(
@@ -163,7 +166,19 @@ def open_session(attached: Attached, access: Access, ask_options: dict[str, obje
         stamp=stamps.available(),
         tokenizer=ServerTokenizer.of(attached),
         inner=Inner.of(attached),
+        simulated=_simulated(attached),
     )
+
+
+def _simulated(attached: Attached) -> str | None:
+    """Return what an attached server's own answers say of simulated acceptance."""
+    known = {
+        key: Fact(value, "endpoint")
+        for key, value in attached.extra.items()
+        if key == "simulated_acceptance"
+    }
+    found = attached.spec.traps(known, None, {}, None)
+    return next((trap.message for trap in found if trap.code == SIMULATED), None)
 
 
 def _engine_fields(spec: EngineSpec, *, ignore_eos: bool, stream: bool) -> dict[str, object]:

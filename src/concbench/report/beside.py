@@ -153,7 +153,7 @@ def _rate(entry: Mapping[str, Any], labels: Mapping[str, str]) -> Sequence[str]:
     if due is not None and sent is not None:
         unsent = f", {entry['unsent']} never sent" if entry.get("unsent") else ""
         lines.append(
-            f"rate  {name}: asked {due:.3f} requests/s, sent {sent:.3f}{unsent}; "
+            f"rate  {name}: scheduled {due:.3f} requests/s, sent {sent:.3f}{unsent}; "
             f"{entry.get('connections_max', 0)} connections at most"
         )
     if good is not None:

@@ -1,4 +1,4 @@
-"""`python -m bench [NAME …]`: run all benchmarks, or those named."""
+"""`python -m bench [NAME[:PART,…] …]`: run all benchmarks, or those named, or parts of them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ ALL = (
     "many_cells",
     "verdicts",
     "ab_real",
+    "steady",
     "ten_thousand",
     "long_run",
     "sweep_killed",
@@ -30,12 +31,12 @@ QUICK = ALL[:-3]
 def main() -> int:
     names = sys.argv[1:] or QUICK
     missed = 0
-    for name in names:
+    for name, _, parts in (given.partition(":") for given in names):
         if name not in ALL:
             print(f"no such benchmark: {name} (there are {', '.join(ALL)})")
             return 2
         print(f"\n== {name}", flush=True)
-        missed += import_module(f"bench.{name}").main()
+        missed += import_module(f"bench.{name}").main(*filter(None, parts.split(",")))
     print(f"\n{missed} target(s) missed" if missed else "\nall targets met")
     return 1 if missed else 0
 

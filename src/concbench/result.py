@@ -140,7 +140,8 @@ class CellResult(Struct, kw_only=True):
     """One cell with everything that is known of it.
 
     `decode_at_n` and `start_wave` (TTFT of each worker's first request, ms) are of closed loops,
-    `saturation` of open ones; `goodput` needs objectives.
+    `saturation` of open ones; `goodput` needs objectives. `host` is what the machine and its GPUs
+    did meanwhile.
     """
 
     cell: str
@@ -168,6 +169,7 @@ class CellResult(Struct, kw_only=True):
     start_wave: Summary | None = None
     saturation: dict[str, Any] | None = None
     goodput: dict[str, Any] | None = None
+    host: dict[str, Any] | None = None
 
 
 class VerdictResult(Struct, kw_only=True):

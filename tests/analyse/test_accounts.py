@@ -406,3 +406,13 @@ def test_a_loop_tells_decode_at_n_and_its_start_wave():
     assert result.start_wave.n == 4
     assert result.start_wave.max == pytest.approx(80)
     assert judged(burst(ENGINE, 4, 200))[0].decode_at_n is None
+
+
+def test_a_metrics_page_of_which_nothing_is_known():
+    round_ = burst(ENGINE, 4, 200)
+    mark = row("event", S, 240.0, "log_unparsed")
+    result, doubts = judged(msgspec.structs.replace(round_, samples=[mark]))
+    assert doubts["log_unparsed"].evidence == {"lines": 240, "page": "metrics"}
+    assert (result.server.source, result.server.preemptions) == ("none", None)
+    known = watched(round_, lambda t, _: t, mark)
+    assert "log_unparsed" not in judged(known)[1]

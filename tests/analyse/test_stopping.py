@@ -130,3 +130,17 @@ def test_a_batch_that_holds_a_pause_and_the_most_tokens_does_not_explain_it_away
     found = wave_spread(times, tokens.cumsum(), issues, 2)
     assert found is not None
     assert found.half_width() > 0.15
+
+
+def test_a_pause_in_what_fills_no_batch_widens_the_interval():
+    times = np.arange(0, 40 * S, S // 10)
+    times[times > S // 2] += 5 * S
+    tokens = np.full(times.size, 10.0).cumsum()
+    issues = times[::10]
+    found = wave_spread(times, tokens, issues[1:], 2)
+    late = wave_spread(times, tokens, issues, 2)
+    assert (issues.size - 1) % 4 == 3
+    assert found is not None
+    assert late is not None
+    assert found.half_width() == pytest.approx(0, abs=1e-6)
+    assert late.half_width() > 0.2

@@ -103,3 +103,13 @@ def test_what_polling_costs():
 def test_any_records_give_rows_in_order(records, engine):
     rows = samples(records, ENGINES[engine])
     assert [r.received_ns for r in rows] == sorted(r.received_ns for r in rows)
+
+
+def test_a_page_of_which_nothing_is_known_is_an_event():
+    page = RawSample("metrics", 1, 2, 200, b"other_total 3\nanother 4\n")
+    rows = samples([page, metrics(10, 5)], ENGINES["vllm"])
+    assert not [row for row in rows if row.name == "event"]
+    (row,) = samples([page, page], ENGINES["vllm"])
+    assert (row.name, row.labels, row.source, row.value) == ("event", "log_unparsed", "metrics", 2)
+    empty = RawSample("metrics", 1, 2, 200, b"")
+    assert samples([empty], ENGINES["vllm"]) == []

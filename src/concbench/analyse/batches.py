@@ -26,6 +26,12 @@ MAX_BATCHES: Final = 20
 LASTING: Final = 0.1
 """Correlation of neighbouring batches from which noise counts as outlasting a batch."""
 
+FAR_OFF: Final = 4.0
+"""Standard deviations of a batch by which what is left over may be off."""
+
+EDGE_SHARE: Final = 0.25
+"""Share of a batch that convoys and prefills may put on one side or the other of its first edge."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -61,7 +67,27 @@ def wave_spread(times_ns: Ints, tokens: Floats, issues_ns: Ints, workers: int) -
     carried = np.diff(tokens[place])
     if not (spans_s > 0).all() or carried.sum() <= 0:
         return None
-    return _spread(spans_s, carried)
+    found = _spread(spans_s, carried)
+    first = int(np.searchsorted(times_ns, issues_ns[0], side="right")) - 1
+    if not 0 <= first < place[0]:
+        return found
+    left_s = float(times_ns[place[0]] - times_ns[first]) / 1e9
+    return _with_rest(found, spans_s, carried, left_s, float(tokens[place[0]] - tokens[first]))
+
+
+def _with_rest(
+    found: Spread, spans_s: Floats, tokens: Floats, left_s: float, left_tok: float
+) -> Spread:
+    """Return the spread, widened where what is left over took a time that no batch explains.
+
+    What is left over is in the rate though it fills no batch; a pause there must show.
+    """
+    off_s = left_s - left_tok * float(spans_s.sum() / tokens.sum())
+    usual_s = found.relative_error * float(spans_s.mean()) * math.sqrt(spans_s.size)
+    if abs(off_s) <= FAR_OFF * usual_s + float(spans_s.mean()) * EDGE_SHARE:
+        return found
+    error = math.hypot(found.relative_error, off_s / float(spans_s.sum() + left_s))
+    return Spread(found.batches, error, found.freedom)
 
 
 def _spread(spans_s: Floats, tokens: Floats) -> Spread:

@@ -16,6 +16,7 @@ from concbench.analyse.estimate import MIN_ROUNDS_FOR_INTERVAL, mean_estimate, s
 from concbench.analyse.evidence import Evidence, first_wave, gather
 from concbench.analyse.goodput import goodput
 from concbench.analyse.instrument import instrument
+from concbench.analyse.machineload import machine_load
 from concbench.analyse.openloop import saturation
 from concbench.analyse.rates import batch_tok_per_s, burst_wall_ns
 from concbench.analyse.server import server_view
@@ -112,6 +113,7 @@ def cell_result(
         start_wave=_start_wave(seen),
         saturation=saturation(seen.cell, seen.rounds, seen.open_loops),
         goodput=goodput(seen.rounds, seen.streams, seen.windows, slos) if slos else None,
+        host=machine_load(seen.rounds),
     )
     return result, doubts_of(seen, result)
 

@@ -1,4 +1,4 @@
-"""Doubts about the engine's own log: what was there to be read and said nothing to us."""
+"""Doubts about the engine's log and metrics page: what was there to be read and told us nothing."""
 
 from __future__ import annotations
 
@@ -31,4 +31,21 @@ def log_unparsed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     )
 
 
-CHECKS = (log_unparsed,)
+def metrics_unparsed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Yield a doubt where no page of metrics, in any round, held a name that is known."""
+    samples = [s for each in seen.rounds for s in each.samples if s.source == "metrics"]
+    marks = [s.value or 0.0 for s in samples if s.name == "event" and s.labels == UNPARSED]
+    if not marks or any(sample.name != "event" for sample in samples):
+        return
+    lines = int(max(marks))
+    yield doubt(
+        "log_unparsed",
+        result.cell,
+        f"the server's metrics page has {lines} lines and none of them is known: its counters, "
+        "queue and cache are missing here, which is not the same as zero. Check the engine's name "
+        "and version, and that the address is the engine's own.",
+        {"lines": lines, "page": "metrics"},
+    )
+
+
+CHECKS = (log_unparsed, metrics_unparsed)

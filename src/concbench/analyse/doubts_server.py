@@ -7,6 +7,7 @@ from typing import Final
 
 from concbench.analyse.agree import disagrees, edge_pct
 from concbench.analyse.counters import (
+    EVENT,
     GENERATED,
     GENERATED_AT_END,
     OBSERVER_LOST,
@@ -167,9 +168,9 @@ _CAUSES = {
 
 
 def _restarted(round_: Round) -> bool:
-    """Whether another process answered, or a counter fell, and every request under way failed then.
+    """Whether another process answered, or a counter fell, and requests under way failed then.
 
-    Requests that go on through it show that the server which carries them did not restart, only
+    A request that lived through it shows that the server which carries it did not restart, only
     its books. Another process that came while nothing was under way is a restart.
     """
     if _two_workers(round_):
@@ -178,9 +179,16 @@ def _restarted(round_: Round) -> bool:
     point = _fell_at(round_) if told is None else Point(told.sent_ns, told.received_ns, 0.0)
     if point is None:
         return False
-    # Where the fall lies between two readings, the requests end between them too.
+    # It happened between two readings, and so did what it did to the requests.
     before = max(
-        (s.sent_ns for s in round_.samples if s.received_ns < point.sent_ns), default=point.sent_ns
+        (
+            sample.sent_ns
+            for sample in round_.samples
+            if sample.source == "metrics"
+            and sample.name != EVENT
+            and sample.received_ns < point.sent_ns
+        ),
+        default=point.sent_ns,
     )
     under_way = [
         record
@@ -189,8 +197,14 @@ def _restarted(round_: Round) -> bool:
         and record.sent_ns <= point.received_ns
         and (record.end_ns is None or record.end_ns >= before)
     ]
-    went_on = [record for record in under_way if record.outcome != "failed"]
-    return not went_on if told is not None else bool(under_way) and not went_on
+    failed = any(record.outcome == "failed" for record in under_way)
+    went_on = any(
+        record.outcome != "failed"
+        and (record.sent_ns or 0) <= before
+        and (record.end_ns is None or record.end_ns > point.received_ns)
+        for record in under_way
+    )
+    return not went_on and (failed or (told is not None and not under_way))
 
 
 def _needs_counters(result: CellResult) -> bool:

@@ -1,4 +1,4 @@
-"""Pauses of the whole server that are too short to be called a stall, and spoil a rate all the same.
+"""Pauses of the whole server: too short to be called a stall, and they spoil a rate all the same.
 
 A pause is a stretch in which no stream got a token although one of them was in the midst of its
 answer. The rate of a window that holds one is still tokens ÷ time; its interval is what suffers.

@@ -2,10 +2,10 @@
 
 The loop is looked at when its steady part has lasted the longer of `min_s` (30 s where nothing else
 is asked for) and eight mean request times, and then at times that grow by a fourth each, so that
-there are few looks and every one sees much that the last did not. Stopping at the first interval that is narrow enough prefers
-intervals that are narrow by chance: 95 % intervals then cover 91 to 96 %. So two successive looks
-must both be narrow enough, with which they cover 94 to 97 % (`bench.coverage`); a higher
-confidence for the decision alone, or fewer looks, did not help.
+there are few looks and every one sees much that the last did not. Stopping at the first interval
+that is narrow enough prefers intervals that are narrow by chance: 95 % intervals then cover 91 to
+96 %. So two successive looks must both be narrow enough, with which they cover 94 to 97 %
+(`bench.coverage`); a higher confidence for the decision alone, or fewer looks, did not help.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from concbench.analyse.driver import headline_rows, looks_up_to
 from concbench.analyse.looks import LOOKS
 from concbench.cli import gating, options
 from concbench.cli.loads import MOST_EMBEDDED_SLOTS, file_prompts, plain, target_options
-from concbench.cli.payload import payload_lines
 from concbench.cli.progress import Display
 from concbench.cli.sides import SideSpec, is_same_server, parse_contexts, parse_vary, sides_of
 from concbench.cli.study import OpenStudy, deliver, new_study, result_of, targets
@@ -280,6 +279,7 @@ def _shown(args: Namespace, result: Result, study: OpenStudy) -> None:
     """Print the comparison, and write it as Markdown where that was asked for."""
     from rich.console import Console
 
+    from concbench.report.build import build_view
     from concbench.report.comparison import comparison_markdown, render_comparison
 
     if args.md == "-":
@@ -291,7 +291,7 @@ def _shown(args: Namespace, result: Result, study: OpenStudy) -> None:
         return
     console = Console(stderr="-" in (args.json, args.md), highlight=False)
     render_comparison(result, console)
-    for line in payload_lines(result.payload):
+    for line in build_view(result).beside:
         console.print(line, soft_wrap=True, markup=False)
     page = args.html or study.folder / "report.html"
     console.print(f"study  {study.folder}      page  {page}", soft_wrap=True, markup=False)

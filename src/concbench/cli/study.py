@@ -24,7 +24,6 @@ from concbench.analyse.matrix_tables import is_matrix, matrix
 from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
 from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import COMPARING, completed, gone_of
-from concbench.cli.payload import payload_lines
 from concbench.cli.sweep_result import add_sweep, is_left_out
 from concbench.clock import folder_stamp, utc_stamp
 from concbench.domain import Round, TargetFacts, to_builtins
@@ -39,6 +38,12 @@ from concbench.store.write import Study, StudyWriter
 
 HALF_WIDTH = 0.01
 """The relative half-width that is wanted where a command has no option for it."""
+
+ASKED = {
+    "sustain": ("until", "min_s", "max_s", "idle_s", "warmup", "timeout_s", "reset_cache"),
+    "rate": ("duration", "drain_s", "slo", "trace", "warmup", "timeout_s", "reset_cache"),
+}
+"""Options of a command that its cells do not tell, and that measuring it again needs."""
 
 LARGEST_SEED = 1 << 53
 """Seeds stay below this so that every JSON reader keeps them whole."""
@@ -161,6 +166,7 @@ def result_of(
     if is_sweep:
         add_sweep(result, reader)
     add_matrix(result, reader)
+    _note_asked(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     return completed(result, reader, withdrawn, rejudge)
 
@@ -187,6 +193,15 @@ def add_matrix(result: Result, reader: StudyReader) -> None:
     demands = {entry["cell"]: entry for entry in swept.get("cells", ())}
     found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links, demands=demands)
     result.payload = {**(result.payload or {}), "matrix": to_builtins(found)}
+
+
+def _note_asked(result: Result, reader: StudyReader) -> None:
+    """Put what was asked for, beyond the workload, into the payload as `asked`."""
+    given = reader.plan.get("options")
+    names = ASKED.get(reader.record.command, ())
+    if names and isinstance(given, Mapping):
+        asked = {name: given[name] for name in names if given.get(name) not in (None, False)}
+        result.payload = {**(result.payload or {}), "asked": asked}
 
 
 def _measured(reader: StudyReader, retracted: Container[str | None]) -> list[RoundInfo]:
@@ -228,8 +243,6 @@ def deliver(
     if not args.quiet:
         console = Console(stderr=args.json == "-", highlight=False)
         render(result, console, page=str(page))
-        for line in payload_lines(result.payload):
-            console.print(line, soft_wrap=True)
 
 
 def targets(study: OpenStudy, lane: str, facts: TargetFacts, template_tok: int) -> None:

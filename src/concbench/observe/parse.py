@@ -17,6 +17,7 @@ from concbench.engines.spec import EngineSpec
 from concbench.observe.activity import ActivityRows, read_activity
 from concbench.observe.events import (
     LOG_ENDED,
+    LOG_UNPARSED,
     NOT_POLLED,
     OBSERVER_LOST,
     OBSERVER_RESTARTED,
@@ -108,7 +109,19 @@ def _counters(records: Sequence[RawSample], spec: EngineSpec) -> Iterator[Server
         elif record.kind == "slots" and (running := read_slots(record.body)) is not None:
             yield from slots.rows(running, ended_tok, record.sent_ns, record.received_ns)
             ended_tok = None
+    yield from _unknown_pages(records, readings)
     yield from counter_events(readings)
+
+
+def _unknown_pages(
+    records: Sequence[RawSample], readings: Sequence[Reading]
+) -> Iterator[ServerSample]:
+    """Yield an event where pages came and none held a name that is known; its value is lines."""
+    lines = [record.body.count(b"\n") for record in records if record.kind == "metrics"]
+    known = any(page.scalars or page.positions or page.buckets for _, _, page in readings)
+    if readings and not known and max(lines):
+        first, last = readings[0], readings[-1]
+        yield event(LOG_UNPARSED, first[0], last[1], float(max(lines)))
 
 
 def _activity(records: Sequence[RawSample]) -> Iterator[ServerSample]:

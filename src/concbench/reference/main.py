@@ -99,6 +99,8 @@ def parse(argv: Sequence[str]) -> Options:
         else _s(args.counter_reset_at_s),
         preempt_at_ns=None if args.preempt_at_s is None else _s(args.preempt_at_s),
         two_workers=args.two_workers,
+        draft_tok=args.draft_tok,
+        simulated_acceptance=args.simulated_acceptance,
         foreign_tok_per_s=args.foreign_tok_per_s,
         max_inflight=args.max_inflight,
         keep_token_times=args.keep_token_times,
@@ -120,6 +122,8 @@ def _check(args: argparse.Namespace, pace: Pace) -> None:
         raise UsageError("--also-model, --swap-load-s and --ttl-s are of --persona llama-swap")
     if not 0 <= args.jitter < 1:
         raise UsageError("--jitter is a fraction from 0 to below 1")
+    if args.draft_tok and args.draft_tok < args.tokens_per_chunk - 1:
+        raise UsageError("--draft-tok must be at least --tokens-per-chunk less one")
     if args.kv_tokens and args.kv_tokens < args.context:
         raise UsageError("--kv-tokens must hold at least one whole --context")
 
@@ -181,6 +185,13 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
     add("--eos-at", type=_count, default=0, help="stop at this token unless ignore_eos is sent")
     usages = ("final", "continuous", "none", "as-asked")
     add("--usage", choices=usages, default="as-asked", help="when the counts of tokens are told")
+    add(
+        "--draft-tok",
+        type=_count,
+        default=0,
+        help="say that each step drafts so many tokens and accepts all but one of a chunk's",
+    )
+    add("--simulated-acceptance", action="store_true", help="say that acceptance is synthetic")
     add("--coalesce-ms", type=_amount, default=0.0, help="hold bytes, as a buffering proxy")
     add("--gzip", action="store_true", help="compress for clients that accept it")
     shape = "NAME[=ARG][@every=K][@first=N][@after=N]"

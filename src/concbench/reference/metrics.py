@@ -40,6 +40,8 @@ def vllm_page(state: State, worker: int, now_ns: int) -> str:
     page.counter("vllm:prompt_tokens_cached", sums["cached"])
     generated = sums["generated"] + state.running_tok(worker) + state.foreign_tok(now_ns)
     page.counter("vllm:generation_tokens", generated)
+    if state.options.draft_tok:
+        _speculation(page, state, sums["generated"] + state.running_tok(worker))
     reasons = ("stop", "length", "abort", "error", "repetition")
     page.rows(
         "vllm:request_success_total",
@@ -49,6 +51,23 @@ def vllm_page(state: State, worker: int, now_ns: int) -> str:
     _vllm_histograms(page, books)
     page.rows("vllm:cache_config_info", "gauge", [(_cache_config(state), 1.0)])
     return page.text()
+
+
+def _speculation(page: _Page, state: State, generated_tok: float) -> None:
+    """A chunk is a step: one token of the model's own, the others drafted and accepted."""
+    chunk_tok, draft_tok = state.options.pace.tokens_per_chunk, state.options.draft_tok
+    drafts = generated_tok // chunk_tok
+    page.counter("vllm:spec_decode_num_drafts", drafts)
+    page.counter("vllm:spec_decode_num_draft_tokens", drafts * draft_tok)
+    page.counter("vllm:spec_decode_num_accepted_tokens", drafts * (chunk_tok - 1))
+    page.rows(
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+        "counter",
+        [
+            (f'position="{place}"', drafts if place < chunk_tok - 1 else 0)
+            for place in range(draft_tok)
+        ],
+    )
 
 
 def _vllm_histograms(page: _Page, books: Counters) -> None:

@@ -45,6 +45,8 @@ class Options:
     counter_reset_at_ns: int | None = None
     preempt_at_ns: int | None = None
     two_workers: bool = False
+    draft_tok: int = 0
+    simulated_acceptance: bool = False
     foreign_tok_per_s: float = 0.0
     max_inflight: int = -1
     keep_token_times: bool = False

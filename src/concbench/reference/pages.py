@@ -250,7 +250,15 @@ def _reset_cache(value: object) -> Page:
 
 def _vllm_info(state: State, _request: Request, _now_ns: int) -> Reply:
     slots, context = state.slots(), state.options.context_tok
-    return _json({"vllm_config": {"max_num_seqs": slots, "max_model_len": context}})
+    config: dict[str, Any] = {"max_num_seqs": slots, "max_model_len": context}
+    if state.options.draft_tok:
+        drafts = {"method": "ngram", "num_speculative_tokens": state.options.draft_tok}
+        synthetic = {"rejection_sample_method": "synthetic"}
+        config["speculative_config"] = {
+            **drafts,
+            **(synthetic if state.options.simulated_acceptance else {}),
+        }
+    return _json({"vllm_config": config})
 
 
 def _sglang_info(state: State, _request: Request, _now_ns: int) -> Reply:

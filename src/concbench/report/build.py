@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from concbench.domain import Doubt, Severity
+from concbench.report.beside import beside_lines
 from concbench.report.doubts_text import advice
 from concbench.report.findings import finding
 from concbench.report.header import engine_line, instrument_line, lane_facts, panel_row
@@ -37,6 +38,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
         sentence=_sentence(result, series, verdicts),
         series=series,
         verdicts=verdicts,
+        beside=beside_lines(result, _cell_labels(result.cells)),
         doubts=_doubts(result),
         reproduce=command_lines(result),
         machine=_machine(result.machine),

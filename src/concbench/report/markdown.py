@@ -26,6 +26,8 @@ def to_markdown(result: Result) -> str:
     if view.verdicts:
         blocks += ["### Comparison", _bullets(escaped(sentence) for sentence in view.verdicts)]
         blocks += comparison_blocks(result, heading="####")
+    if view.beside:
+        blocks += ["### Beside the table", _bullets(escaped(line) for line in view.beside)]
     if view.doubts:
         blocks += ["### Doubts", _bullets(_doubt(doubt) for doubt in view.doubts)]
     if view.reproduce:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -29,6 +30,7 @@ def command_lines(result: Result) -> tuple[str, ...]:
         for head in _heads(cells, result.workload):
             words = [_OWN_NAME, head[0], _target(result, lane), *head[1:]]
             words += _options(result, lane, cells, prompt_tok)
+            words += _asked(result.payload)
             lines.append(inert(shlex.join(words), COMMAND_LIMIT))
     return tuple(dict.fromkeys(lines))
 
@@ -49,7 +51,7 @@ def _heads(cells: Sequence[CellResult], workload: WorkloadResult) -> list[list[s
     if workload.arrival == "closed":
         return [["sustain", "-c", str(level)] for level in sorted({c.concurrency for c in cells})]
     if workload.arrival == "trace":
-        return [["rate", "--trace", "FILE"]]
+        return [["rate"]]
     rates = sorted({cell.rate_rps for cell in cells if cell.rate_rps is not None})
     poisson = ["--poisson"] if workload.arrival == "poisson" else []
     return [["rate", "--rps", f"{rate:g}", *poisson] for rate in rates]
@@ -78,6 +80,34 @@ def _options(result: Result, lane: str, cells: Sequence[CellResult], prompt_tok:
         words.append("--same-prompt")
     if workload.extra_body:
         words += ["--extra-body", _compact(workload.extra_body)]
+    return words
+
+
+_ASKED: Final[dict[str, Callable[[Any], str]]] = {
+    "until": lambda share: f"{100 * share:g}%",
+    "min_s": lambda seconds: f"{seconds:g}",
+    "max_s": lambda seconds: f"{seconds:g}",
+    "idle_s": lambda seconds: f"{seconds:g}",
+    "duration": lambda seconds: f"{seconds:g}",
+    "drain_s": lambda seconds: f"{seconds:g}",
+    "slo": str,
+    "trace": str,
+    "warmup": str,
+    "timeout_s": lambda seconds: f"{seconds:g}",
+}
+"""How an option that a study was given is written again; what else was given is a switch."""
+
+
+def _asked(payload: Mapping[str, Any] | None) -> list[str]:
+    """Return the options that a study's commands were given beyond its workload."""
+    asked = (payload or {}).get("asked")
+    words: list[str] = []
+    for name, value in (asked if isinstance(asked, Mapping) else {}).items():
+        option = f"--{name.replace('_', '-')}"
+        if name in _ASKED:
+            words += [option, _ASKED[name](value)]
+        elif value is True:
+            words.append(option)
     return words
 
 

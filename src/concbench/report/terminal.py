@@ -70,21 +70,27 @@ def render(
     else:
         for series in view.series:
             _series(series, console)
+    _comparison(result, console)
+    for sentence in view.verdicts:
+        console.print(Text(sentence, style="bold"))
+    if not view.series and not view.verdicts:
+        console.print(Text(view.sentence, style="bold"))
+    for line in view.beside:
+        console.print(Text(line, style="dim"), soft_wrap=True)
+    for doubt in view.doubts:
+        doubt_lines(doubt, console)
+    paths = [("study", view.study), ("page", view.page)]
+    where = Text((GROUP_GAP * 2).join(f"{name}  {path}" for name, path in paths if path))
+    if where.plain:
+        console.print(where, soft_wrap=True)
+
+
+def _comparison(result: Result, console: Console) -> None:
     for found in [*comparison_tables(result), *crossover_tables(result)]:
         console.print(Text(found.title, style="bold"))
         for row in comparison_lines(found):
             console.print(Text(row), no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
         console.print()
-    for sentence in view.verdicts:
-        console.print(Text(sentence, style="bold"))
-    if not view.series and not view.verdicts:
-        console.print(Text(view.sentence, style="bold"))
-    for doubt in view.doubts:
-        doubt_lines(doubt, console)
-    paths = [("study", view.study), ("page", view.page)]
-    line = Text((GROUP_GAP * 2).join(f"{name}  {path}" for name, path in paths if path))
-    if line.plain:
-        console.print(line, soft_wrap=True)
 
 
 def _banners(view: ReportView, console: Console) -> None:

@@ -190,7 +190,7 @@ class SidesView:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """The whole report. `sentence` is the answer in one line.
+    """The whole report. `sentence` is the answer in one line, `beside` what stands beside cells.
 
     `matrix` are the tables over several lanes, links or contexts; none of them otherwise.
     """
@@ -202,6 +202,7 @@ class ReportView:
     sentence: str
     series: tuple[SeriesView, ...]
     verdicts: tuple[str, ...]
+    beside: tuple[str, ...]
     doubts: tuple[DoubtView, ...]
     reproduce: tuple[str, ...]
     machine: tuple[FactView, ...]

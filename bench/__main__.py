@@ -15,6 +15,7 @@ ALL = (
     "tls",
     "repeatability",
     "coverage",
+    "page",
     "ten_thousand",
     "long_run",
 )

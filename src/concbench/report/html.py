@@ -111,7 +111,7 @@ def _messages(view: ReportView) -> dict[str, dict[str, str]]:
     told: dict[str, dict[str, str]] = {}
     for doubt in view.doubts:
         words = "; ".join(message for message, _ in doubt.messages)
-        anchor = f"doubt-{doubt.severity}-{quote(doubt.code, safe='')}"
+        anchor = f"doubt-{doubt.severity}-{quote(doubt.code, safe='/')}"
         told.setdefault(
             doubt.code, {"anchor": anchor, "severity": doubt.severity, "words": words[:400]}
         )

@@ -87,7 +87,7 @@ def opened(browser, pages):
         made.page.on("dialog", lambda dialog: (made.said.append("dialog"), dialog.dismiss()))
         made.page.on("request", lambda request: made.asked.append(request.url))
         made.page.goto((pages / f"{name}.html").as_uri())
-        made.page.wait_for_function("performance.getEntriesByType('mark').length > 0")
+        made.page.wait_for_selector("[data-drawn]", state="attached")
         return made
 
     yield open_page
@@ -184,7 +184,8 @@ def test_dark_mode_changes_paper_and_plots(opened):
     ink = "getComputedStyle(document.querySelector('#plot-throughput .xtick text')).fill"
     assert light.evaluate(ink) != dark.evaluate(ink)
     light.emulate_media(color_scheme="dark")
-    light.wait_for_function(f"{ink} === {json.dumps(dark.evaluate(ink))}")
+    tick = light.locator("#plot-throughput .xtick text").first
+    playwright.expect(tick).to_have_css("fill", dark.evaluate(ink), timeout=WAIT_MS)
 
 
 def contrast(page, selector):

@@ -205,10 +205,10 @@ def _array(typecode: str, column: NDArray[Any]) -> Any:  # noqa: ANN401 - int or
 
 def read_lags(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, list[int]]:
     """Return `read` and `loop` lags in nanoseconds. Raises duckdb.Error for a damaged file."""
-    lags: dict[str, list[int]] = {"read": [], "loop": []}
-    for row in _rows(connection, folder, "lags"):
-        lags[row["series"]].append(row["lag_ns"])
-    return lags
+    path = sql_path(part_path(folder, "lags"))
+    columns = connection.execute(f"SELECT series, lag_ns FROM read_parquet([{path}])").fetchnumpy()
+    series, lags = np.asarray(columns["series"]), np.asarray(columns["lag_ns"])
+    return {name: lags[series == name].tolist() for name in ("read", "loop")}
 
 
 def _rows(
@@ -217,8 +217,13 @@ def _rows(
     path = sql_path(part_path(folder, table))
     cursor = connection.execute(f"SELECT * EXCLUDE (round_id) FROM read_parquet([{path}])")
     names = [column[0] for column in cursor.description]
+    texts = [column.name for column in TABLES[table] if column.sql_type.startswith("VARCHAR")]
+    known = [name for name in texts if name in names]
     for row in cursor.fetchall():
-        yield {name: _restored(value) for name, value in zip(names, row, strict=True)}
+        found = dict(zip(names, row, strict=True))
+        for name in known:
+            found[name] = _restored(found[name])
+        yield found
 
 
 def _restored(value: Any) -> Any:  # noqa: ANN401 - a cell of any type

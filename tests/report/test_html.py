@@ -3,11 +3,12 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from importlib import resources
 
 import pytest
 
 from concbench.domain import Doubt
-from concbench.errors import MissingExtra, OutputUnusable
+from concbench.errors import OutputUnusable
 from concbench.report import html
 from concbench.report.html import to_html, write_html
 from tests.report.conftest import HOSTILE, burst, cell, comparison
@@ -125,13 +126,14 @@ def test_hostile_text_is_inert(pages):
     assert "A" * 1_000 not in own
     (data,) = [body for attributes, body in page.scripts if attributes]
     assert "<" not in data
-    assert json.loads(data)["throughput"]["csv"].startswith("series,N,line,value")
+    assert json.loads(data)["throughput"]["panels"][0]["csv"].startswith("series,N,line,value")
 
 
 def test_names_in_figures_carry_no_markup(pages):
     (data,) = [body for attributes, body in Page(pages["hostile"]).scripts if attributes]
     for figure in json.loads(data).values():
-        assert all("<" not in trace["name"] for trace in figure["data"])
+        for panel in figure["panels"]:
+            assert all("<" not in trace.get("name", "") for trace in panel["data"])
 
 
 def test_the_answer_comes_first_and_everything_is_there(pages):
@@ -148,7 +150,7 @@ def test_the_answer_comes_first_and_everything_is_there(pages):
         "lane nvfp4",
         "to measure the same again",
         "concbench burst 'http://***@box:8000' --levels 1,2,4,8",
-        "definitions",
+        "this page is complete in itself",
     ]
     places = [visible.lower().index(part) for part in parts]
     assert places == sorted(places)
@@ -165,7 +167,12 @@ def test_corrections_and_interruption_stand_above_the_answer():
 
 def test_figures_have_words_numbers_and_a_button(pages):
     page = Page(pages["comparison"])
-    assert page.tags.count("figure") == page.tags.count("button") == 4
+    keys = [value for _, name, value in page.attributes if name == "data-figure"]
+    assert keys == ["ratio", "throughput", "per-user", "ttft", "e2e", "agreement", "instrument"]
+    assert page.tags.count("figure") == page.tags.count("button") == len(keys)
+    for key in keys:
+        assert f"table-{key}" in page.ids, "every plot has its table"
+        assert f"tip-{key}" in page.ids, "and its definition"
     labels = [value for _, name, value in page.attributes if name == "aria-label"]
     assert any(
         label.startswith(
@@ -180,7 +187,7 @@ def test_figures_share_one_unit():
     for one in result.cells[:4]:
         one.client.e2e_ms = one.client.ttft_ms
     (data,) = [body for attributes, body in Page(to_html(result)).scripts if attributes]
-    figure = json.loads(data)["e2e"]
+    (figure,) = json.loads(data)["e2e"]["panels"]
     assert figure["layout"]["yaxis"]["title"]["text"] == "s"
     assert max(max(trace["y"]) for trace in figure["data"]) < 10
 
@@ -205,7 +212,40 @@ def test_written_whole_or_not_at_all(tmp_path):
         write_html(burst((1,)), tmp_path / "missing" / "report.html")
 
 
-def test_a_missing_plotly_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(html.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match="pip install plotly"):
-        to_html(burst((1,)))
+def test_a_doubt_stands_beside_the_number_it_touches():
+    result = burst()
+    result.doubts.append(
+        Doubt(code="late_reads", severity="warning", message="read late", cell="nvfp4-short-n4")
+    )
+    text = to_html(result)
+    row = text[text.index('class="level">4<') :].partition("</tr>")[0]
+    assert 'href="#doubt-warning-late_reads" title="read late"' in row
+    (data,) = [body for attributes, body in Page(text).scripts if attributes]
+    trace = json.loads(data)["throughput"]["panels"][0]["data"][0]
+    assert trace["marker"]["symbol"] == ["circle", "circle", "circle-open", "circle"]
+    assert "late_reads" in trace["text"][2]
+    assert "Hollow markers are in doubt: late_reads at 4." in text
+
+
+def test_what_was_said_before_a_correction_is_struck(pages):
+    result = burst()
+    result.corrections = [{"round": "r1", "why": "flags lost", "was": ["A is <b>faster</b>"]}]
+    text = to_html(result)
+    assert "<del><bdi>A is &lt;b&gt;faster&lt;/b&gt;</bdi></del>" in text
+    assert text.index("<del>") < text.index("<h1>")
+
+
+def test_a_comparison_shows_its_tables_lanes_and_crossover(pages):
+    page = Page(pages["comparison"])
+    visible = page.visible
+    assert "nvfp4 against gguf" in visible
+    assert "2.52 × [2.47, 2.57]" in visible
+    assert "≠ unfair unless accepted" in visible
+    assert "crossover N = 1 to 4" in pages["comparison"]
+
+
+def test_the_library_is_vendored_with_its_licence():
+    folder = resources.files("concbench.report") / "vendor"
+    assert "MIT License" in (folder / "LICENSE.plotly").read_text()
+    assert "Plotly" in html.plotly_script()
+    assert "</script" not in html.plotly_script().lower()

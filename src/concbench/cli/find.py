@@ -50,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_workload(parser)
     _add_ends(parser)
     options.add_rounds(parser, default=1, growing=False)
-    options.add_generator(parser, splits=False)
+    options.add_generator(parser)
     options.add_output(parser)
     parser.set_defaults(idle_s=None)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from concbench.report.figure import (
     rising,
     symbols,
 )
-from concbench.report.figures_ab import ratio_figure
+from concbench.report.figures_ab import Crossings, crossing, ratio_figure
 from concbench.report.rows import MAXIMUM_SHOWN
 from concbench.report.view import Quantity, Row, SeriesView
 from concbench.result import Result
@@ -31,8 +30,6 @@ MOST_TOGETHER = 6
 
 CROSSED = {"throughput": "steady_output_tok_per_s", "ttft": "ttft_ms", "e2e": "e2e_ms"}
 """The metric whose crossover a figure marks."""
-
-Crossings = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,11 @@ def _panel(
                 continue
             rows += [(row, one, line, cell) for row, cell in known]
             colour = index if len(series) > 1 else order
-            data.append(_trace(known, _line_name(one, line, series), colour, line, index))
+            data.append(
+                _trace(
+                    known, _line_name(one, line, series, by_lane=bool(label)), colour, line, index
+                )
+            )
     if not data:
         return None
     if spec.ideal and len(series) == 1:
@@ -144,7 +145,7 @@ def _panel(
     layout = {
         "xaxis": level_axis(levels, heading),
         "yaxis": rising(unit),
-        **_crossing(spec, crossings, levels),
+        **crossing(CROSSED.get(spec.key), crossings, levels),
     }
     return Panel(
         data,
@@ -168,62 +169,6 @@ def _hollow_note(rows: Sequence[Row]) -> str:
         return ""
     told = (f"{code} at {', '.join(dict.fromkeys(where))}" for code, where in codes.items())
     return f"Hollow markers are in doubt: {'; '.join(told)}."
-
-
-def _crossing(spec: Spec, crossings: Crossings, levels: Sequence[float]) -> dict[str, Any]:
-    """Return shapes and words that mark where the winner changes, as far as it is bracketed."""
-    shapes, words = [], []
-    place = math.log10 if level_axis(levels, "N")["type"] == "log" else float
-    for entry in crossings:
-        bracket = entry.get("bracket")
-        axis, metric = entry.get("axis", "concurrency"), str(entry.get("metric", ""))
-        if axis != "concurrency" or metric != CROSSED.get(spec.key) or not bracket:
-            continue
-        low, high = (float(end) for end in bracket)
-        if low < levels[0] or high > levels[-1]:
-            continue
-        point = entry.get("point")
-        shapes.append(
-            {
-                "type": "rect",
-                "xref": "x",
-                "yref": "paper",
-                "x0": low,
-                "x1": high,
-                "y0": 0,
-                "y1": 1,
-                "line": {"width": 0},
-                "role": "crossover",
-            }
-        )
-        if point:
-            shapes.append(
-                {
-                    "type": "line",
-                    "xref": "x",
-                    "yref": "paper",
-                    "x0": point,
-                    "x1": point,
-                    "y0": 0,
-                    "y1": 1,
-                    "line": {"dash": "dot"},
-                    "role": "mark",
-                }
-            )
-        where = f"N ≈ {point:.3g}" if point else f"N = {low:g} to {high:g}"
-        words.append(
-            {
-                "text": f"crossover {where}",
-                "xref": "x",
-                "yref": "paper",
-                "x": place(low),
-                "xanchor": "left",
-                "y": 0.01,
-                "yanchor": "bottom",
-                "showarrow": False,
-            }
-        )
-    return {"shapes": shapes, "annotations": words} if shapes else {}
 
 
 def _common_unit(spec: Spec, series: Sequence[SeriesView]) -> str:
@@ -267,9 +212,15 @@ def _words(cell: Quantity) -> str:
     return f"{cell.whole} (max)" if cell.note == MAXIMUM_SHOWN else cell.whole
 
 
-def _line_name(one: SeriesView, line: Line, series: Sequence[SeriesView]) -> str:
-    """Return the legend's text, without anything that plotly would read as markup."""
-    return f"{plain(one.name)} {line.name}" if len(series) > 1 else line.name
+def _line_name(one: SeriesView, line: Line, series: Sequence[SeriesView], *, by_lane: bool) -> str:
+    """Return the legend's text, without anything that plotly would read as markup.
+
+    In a panel of one context the lane, and its link, tell the series apart.
+    """
+    if len(series) == 1 and not by_lane:
+        return line.name
+    name = " · ".join(one.title[:-1]) if by_lane and len(one.title) > 1 else one.name
+    return f"{plain(name)} {line.name}"
 
 
 def _trace(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from concbench.report.comparisontables import word
@@ -10,6 +12,8 @@ from concbench.report.inert import inert
 from concbench.report.numbers import ratio_estimate
 from concbench.report.verdicts import metric_label
 from concbench.result import Result, VerdictResult
+
+Crossings = Sequence[Mapping[str, Any]]
 
 
 def ratio_figure(result: Result) -> Figure | None:
@@ -83,3 +87,59 @@ def _line(rows: list[VerdictResult], context: int, place: int, contexts: int) ->
             "arrayminus": [ratio.point - (ratio.low or ratio.point) for _, ratio in known],
         }
     return trace
+
+
+def crossing(metric: str | None, crossings: Crossings, levels: Sequence[float]) -> dict[str, Any]:
+    """Return shapes and words that mark where the winner changes, as far as it is bracketed."""
+    shapes, words = [], []
+    place = math.log10 if level_axis(levels, "N")["type"] == "log" else float
+    for entry in crossings:
+        bracket = entry.get("bracket")
+        axis, named = entry.get("axis", "concurrency"), entry.get("metric")
+        if axis != "concurrency" or named != metric or not bracket:
+            continue
+        low, high = (float(end) for end in bracket)
+        if low < levels[0] or high > levels[-1]:
+            continue
+        point = entry.get("point")
+        shapes.append(
+            {
+                "type": "rect",
+                "xref": "x",
+                "yref": "paper",
+                "x0": low,
+                "x1": high,
+                "y0": 0,
+                "y1": 1,
+                "line": {"width": 0},
+                "role": "crossover",
+            }
+        )
+        if point:
+            shapes.append(
+                {
+                    "type": "line",
+                    "xref": "x",
+                    "yref": "paper",
+                    "x0": point,
+                    "x1": point,
+                    "y0": 0,
+                    "y1": 1,
+                    "line": {"dash": "dot"},
+                    "role": "mark",
+                }
+            )
+        where = f"N ≈ {point:.3g}" if point else f"N = {low:g} to {high:g}"
+        words.append(
+            {
+                "text": f"crossover {where}",
+                "xref": "x",
+                "yref": "paper",
+                "x": place(low),
+                "xanchor": "left",
+                "y": 0.01,
+                "yanchor": "bottom",
+                "showarrow": False,
+            }
+        )
+    return {"shapes": shapes, "annotations": words} if shapes else {}

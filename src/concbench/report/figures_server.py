@@ -12,6 +12,7 @@ from concbench.report.figure import (
     Panel,
     level_axis,
     line,
+    plain,
     rising,
     table_and_csv,
 )
@@ -22,6 +23,7 @@ from concbench.report.view import SeriesView
 from concbench.result import CellResult, Result
 
 AGREES_WITHIN_PCT = 1.0
+MOST_TOGETHER = 6
 
 
 def pool(
@@ -78,7 +80,7 @@ def _pool(one: SeriesView, result: Result, shown: Mapping[str, Exhibit]) -> Pane
         "xaxis": level_axis(levels, heading),
         "yaxis": rising("requests"),
         "yaxis2": {"title": {"text": "KV cache, %"}, "overlaying": "y", "side": "right",
-                   "range": [0, 105], "showgrid": False},
+                   "tickmode": "auto", "range": [0, 105], "showgrid": False},
     }  # fmt: skip
     if limit is not None and levels[0] <= limit < levels[-1]:
         layout["shapes"] = [{"type": "line", "xref": "x", "yref": "paper", "x0": limit,
@@ -137,8 +139,25 @@ def _pool_words(one: SeriesView, limit: int | None) -> str:
     return told + (f"; the pool holds {limit:,} at once." if limit is not None else ".")
 
 
+def _groups(series: Sequence[SeriesView]) -> dict[str, list[SeriesView]]:
+    """Return the series together, or by lane where they are too many for one plot."""
+    if len(series) <= MOST_TOGETHER:
+        return {"": list(series)}
+    lanes: dict[str, list[SeriesView]] = {}
+    for one in series:
+        lanes.setdefault(one.lane, []).append(one)
+    return lanes
+
+
 def against_server(series: Sequence[SeriesView]) -> Figure | None:
     """Return how far the client's rate is from the server's own, by level."""
+    made = (_agreement(group, label) for label, group in _groups(series).items())
+    panels = tuple(panel for panel in made if panel is not None)
+    return Figure("agreement", "Client against server", "agreement", panels) if panels else None
+
+
+def _agreement(series: Sequence[SeriesView], label: str) -> Panel | None:
+    """Return one plot of it, None where the server told nothing."""
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for index, one in enumerate(series):
@@ -146,7 +165,7 @@ def against_server(series: Sequence[SeriesView]) -> Figure | None:
         if known:
             data.append(
                 line(
-                    one.name,
+                    plain(one.name),
                     [level_of(cell) for cell in known],
                     [cell.agreement_pct for cell in known],
                     index,
@@ -179,8 +198,7 @@ def against_server(series: Sequence[SeriesView]) -> Figure | None:
         f"Client against server: the two rates are at most {percent(worst)} apart; up to "
         f"{AGREES_WITHIN_PCT:g} % (shaded) counts as agreement."
     )
-    panel = Panel(data, layout, header, texts, csv, words)
-    return Figure("agreement", "Client against server", "agreement", (panel,))
+    return Panel(data, layout, header, texts, csv, words, label)
 
 
 def _point(cell: CellResult, side: str) -> float | None:
@@ -192,6 +210,14 @@ def _point(cell: CellResult, side: str) -> float | None:
 
 def own_error(series: Sequence[SeriesView]) -> Figure | None:
     """Return the client's own lateness by level: how late it read, and its event loop."""
+    made = (_own_error(group, label) for label, group in _groups(series).items())
+    panels = tuple(panel for panel in made if panel is not None)
+    title = "The instrument's own lateness, ms"
+    return Figure("instrument", title, "read_lateness", panels) if panels else None
+
+
+def _own_error(series: Sequence[SeriesView], label: str) -> Panel | None:
+    """Return one plot of it, None where nothing is known."""
     data: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for index, one in enumerate(series):
@@ -202,7 +228,7 @@ def own_error(series: Sequence[SeriesView]) -> Figure | None:
                 continue
             data.append(
                 line(
-                    f"{one.name} {name}" if len(series) > 1 else name,
+                    f"{plain(one.name)} {name}" if len(series) > 1 else name,
                     [level_of(cell) for cell, _ in known],
                     [value for _, value in known],
                     index if len(series) > 1 else order,
@@ -222,9 +248,7 @@ def own_error(series: Sequence[SeriesView]) -> Figure | None:
         "xaxis": level_axis(levels, heading),
         "yaxis": rising("ms late"),
     }
-    panel = Panel(data, layout, header, texts, csv, words)
-    title = "The instrument's own lateness, ms"
-    return Figure("instrument", title, "read_lateness", (panel,))
+    return Panel(data, layout, header, texts, csv, words, label)
 
 
 def _tail(summary: Summary) -> float | None:

@@ -248,6 +248,8 @@ def _axes(course: Course) -> dict[str, Any]:
             "title": {"text": "tok/s"},
             "overlaying": "y2",
             "side": "right",
+            "tickmode": "auto",
+            "nticks": 4,
             "rangemode": "tozero",
             "showgrid": False,
         },

@@ -111,7 +111,7 @@ def _messages(view: ReportView) -> dict[str, dict[str, str]]:
     told: dict[str, dict[str, str]] = {}
     for doubt in view.doubts:
         words = "; ".join(message for message, _ in doubt.messages)
-        anchor = f"doubt-{doubt.severity}-{quote(doubt.code, safe='')}"
+        anchor = f"doubt-{doubt.severity}-{quote(doubt.code, safe='/')}"
         told.setdefault(
             doubt.code, {"anchor": anchor, "severity": doubt.severity, "words": words[:400]}
         )
@@ -132,13 +132,13 @@ def environment() -> jinja2.Environment:
 
 
 def policy(scripts: list[str]) -> str:
-    """Return the content security policy: nothing but inline styles and these scripts."""
+    """Return the content security policy: inline styles and images, and these scripts."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
         for script in scripts
     )
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -76,7 +76,7 @@ def _page(told: dict[str, Any]) -> str:
     """Return a page that draws every plot and leaves the images in its text."""
     plotly = plotly_script()
     own = read_template("plots.js") + read_template("png.js")
-    rules = policy([plotly, own]) + "; img-src data: blob:"
+    rules = policy([plotly, own]).replace("img-src data:", "img-src data: blob:")
     template = environment().get_template("png.html.jinja")
     return template.render(figures_json=told, plotly=plotly, own_script=own, policy=rules)
 

@@ -60,7 +60,9 @@ def level_text(cell: CellResult) -> str:
 def _codes(cell: CellResult, doubts: Sequence[Doubt], *, notes: bool = True) -> tuple[str, ...]:
     """Return the codes of the doubts that name this cell, with or without mere notes."""
     found = [doubt for doubt in doubts if doubt.cell == cell.cell]
-    return tuple(dict.fromkeys(one.code for one in found if notes or one.severity != "note"))
+    return tuple(
+        dict.fromkeys(inert(one.code, 60) for one in found if notes or one.severity != "note")
+    )
 
 
 def _footnotes(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:

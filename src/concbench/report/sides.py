@@ -33,8 +33,12 @@ def sides_of(result: Result) -> SidesView | None:
         return None
     columns = [lane_facts(facts) for facts in known]
     unfair = _unfair(known)
-    rows = [_row([facts[place].text for facts in columns], name.name, unfair)
-            for place, name in enumerate(columns[0])]  # fmt: skip
+    told = [place for place in range(len(columns[0]))
+            if any(facts[place].text != UNKNOWN for facts in columns)]  # fmt: skip
+    rows = [
+        _row([facts[place].text for facts in columns], columns[0][place].name, unfair)
+        for place in told
+    ]
     return SidesView(tuple(inert(facts.lane, 60) for facts in known), tuple(rows))
 
 

@@ -294,8 +294,13 @@ def _rows(
     files = _paths(folders, table)
     cursor = connection.execute(f"SELECT * EXCLUDE (round_id) FROM read_parquet([{files}])")
     names = [column[0] for column in cursor.description]
+    texts = [column.name for column in TABLES[table] if column.sql_type.startswith("VARCHAR")]
+    known = [name for name in texts if name in names]
     for row in cursor.fetchall():
-        yield {name: _restored(value) for name, value in zip(names, row, strict=True)}
+        found = dict(zip(names, row, strict=True))
+        for name in known:
+            found[name] = _restored(found[name])
+        yield found
 
 
 def _restored(value: Any) -> Any:  # noqa: ANN401 - a cell of any type

@@ -1,0 +1,264 @@
+"""The page in a real browser: Debian's Chromium, driven by Playwright, opening a file from disk."""
+
+import io
+import json
+import re
+import shutil
+from dataclasses import dataclass, field
+
+import pytest
+
+from concbench.report.html import write_html
+from concbench.report.png import write_pngs
+from tests.report.conftest import HOSTILE, burst, comparison
+from tests.report.synthetic import Engine
+from tests.report.test_figures import judged
+from tests.report.test_html import hostile
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
+    # Playwright's own event loop is closed by its process, after the tests.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+ARGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WAIT_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=CHROMIUM, args=list(ARGS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The pages of a sweep, a comparison and a hostile study, as files."""
+    folder = tmp_path_factory.mktemp("pages")
+    result, exhibits = judged([Engine("a", slots=8), Engine("b")], (256, 512), (1, 2, 4, 16))
+    bad, bad_exhibits = judged([Engine(HOSTILE), Engine("b")], (256, 512), (1, 2), rounds=2)
+    made = {
+        "sweep": (result, exhibits),
+        "burst": (burst(), ()),
+        "comparison": (comparison(), ()),
+        "hostile": (hostile(), ()),
+        "hostile-sweep": (bad, bad_exhibits),
+    }
+    for name, (one, shown) in made.items():
+        write_html(one, folder / f"{name}.html", shown)
+    return folder
+
+
+@dataclass
+class Opened:
+    """A page with what it complained about and asked for."""
+
+    page: object
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def opened(browser, pages):
+    contexts = []
+
+    def open_page(name, width=1280, scheme="light"):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        contexts.append(context)
+        context.set_default_timeout(WAIT_MS)
+        made = Opened(context.new_page())
+        made.page.on("console", lambda message: made.said.append(message.text))
+        made.page.on("pageerror", lambda error: made.said.append(str(error)))
+        made.page.on("dialog", lambda dialog: (made.said.append("dialog"), dialog.dismiss()))
+        made.page.on("request", lambda request: made.asked.append(request.url))
+        made.page.goto((pages / f"{name}.html").as_uri())
+        made.page.wait_for_selector("[data-drawn]", state="attached")
+        return made
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def draw_all(page):
+    """Scroll to every plot and wait until it is drawn; return their number."""
+    keys = page.eval_on_selector_all("[data-figure]", "all => all.map(p => p.dataset.figure)")
+    for key in keys:
+        page.locator(f"#plot-{key}").scroll_into_view_if_needed()
+        page.wait_for_selector(f"#plot-{key}[data-drawn] svg.main-svg", state="attached")
+    return len(keys)
+
+
+@pytest.mark.parametrize("name", ["sweep", "burst", "comparison", "hostile", "hostile-sweep"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_plot_is_drawn_without_a_complaint_or_a_request(opened, name, scheme):
+    made = opened(name, scheme=scheme)
+    assert draw_all(made.page) >= 6
+    assert made.said == []
+    assert [url for url in made.asked if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in made.asked if url.startswith("file:")]) == 1
+
+
+@pytest.mark.parametrize("name", ["hostile", "hostile-sweep"])
+def test_hostile_text_makes_no_element_and_runs_nothing(opened, name):
+    page = opened(name).page
+    draw_all(page)
+    assert page.locator("script").count() == 3
+    assert page.locator("img, iframe, object, embed, link, base, form").count() == 0
+    assert page.evaluate("document.title").startswith("concbench")
+    names = page.eval_on_selector_all("*", "all => all.flatMap(e => e.getAttributeNames())")
+    assert [attribute for attribute in names if attribute.startswith("on")] == []
+
+
+def test_hovering_shows_the_number_and_its_definition(opened):
+    page = opened("burst").page
+    page.locator("#plot-throughput .scatterlayer .point").nth(1).hover(force=True)
+    page.wait_for_selector("#plot-throughput .hoverlayer text")
+    shown = page.locator("#plot-throughput .hoverlayer").inner_html()
+    assert "108" in re.sub("<[^>]*>", "", shown)
+    tip = page.locator("#tip-throughput")
+    assert not tip.is_visible()
+    page.locator("figcaption a[href='#def-steady']").first.hover()
+    assert tip.is_visible()
+    assert "tokens stamped inside the window" in tip.inner_text()
+
+
+def test_the_keyboard_reaches_every_plots_definition_choice_and_data(opened):
+    page = opened("sweep").page
+    reached = set()
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "(e => e.dataset.csv ? 'csv ' + e.dataset.csv : e.dataset.choose "
+                "? 'choose ' + e.dataset.choose : e.getAttribute('aria-describedby') || '')"
+                "(document.activeElement)"
+            )
+        )
+        if "csv instrument" in reached:
+            break
+    keys = page.eval_on_selector_all("[data-figure]", "all => all.map(p => p.dataset.figure)")
+    for key in keys:
+        assert f"csv {key}" in reached
+        assert f"tip-{key}" in reached
+    assert "choose timeline" in reached
+
+
+def test_a_choice_changes_plot_table_words_and_csv(opened):
+    page = opened("sweep").page
+    draw_all(page)
+    table = page.locator("#table-timeline")
+    before = table.text_content(), page.locator("#plot-timeline").get_attribute("aria-label")
+    page.locator("[data-choose=timeline]").select_option(index=2)
+    after = table.text_content(), page.locator("#plot-timeline").get_attribute("aria-label")
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+    with page.expect_download() as waiting:
+        page.locator("[data-csv=timeline]").click()
+    assert waiting.value.suggested_filename == "concbench-timeline.csv"
+    text = waiting.value.path().read_text(encoding="utf-8-sig")
+    data = json.loads(page.locator("#figures").text_content())
+    assert text.split() == data["timeline"]["panels"][2]["csv"].split()
+
+
+def test_dark_mode_changes_paper_and_plots(opened):
+    light, dark = (opened("burst", scheme=scheme).page for scheme in ("light", "dark"))
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert light.evaluate(paper) == "rgb(255, 255, 255)"
+    assert dark.evaluate(paper) == "rgb(20, 23, 27)"
+    ink = "getComputedStyle(document.querySelector('#plot-throughput .xtick text')).fill"
+    assert light.evaluate(ink) != dark.evaluate(ink)
+    light.emulate_media(color_scheme="dark")
+    tick = light.locator("#plot-throughput .xtick text").first
+    playwright.expect(tick).to_have_css("fill", dark.evaluate(ink), timeout=WAIT_MS)
+
+
+def contrast(page, selector):
+    """The contrast of an element's text against the page's paper, by WCAG 2's formula."""
+    colours = page.evaluate(
+        "s => [getComputedStyle(document.querySelector(s)).color, "
+        "getComputedStyle(document.body).backgroundColor]",
+        selector,
+    )
+
+    def luminance(colour):
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted(luminance(colour) for colour in colours)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_the_paper(opened, scheme):
+    page = opened("sweep", scheme=scheme).page
+    for selector in ("h1", ".kicker", "nav a", ".footnote", ".line", ".severity", "summary", "td"):
+        assert contrast(page, selector) >= 4.5, selector
+
+
+@pytest.mark.parametrize("name", ["sweep", "comparison", "hostile"])
+def test_a_phone_scrolls_down_only(opened, name):
+    page = opened(name, width=360).page
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    widths = page.eval_on_selector_all("svg.main-svg", "all => all.map(s => s.clientWidth)")
+    assert max(widths) <= 360
+
+
+def test_printing_draws_every_plot_on_white(opened):
+    page = opened("sweep", scheme="dark").page
+    document = page.pdf(prefer_css_page_size=True)
+    assert document.startswith(b"%PDF")
+    assert page.locator("[data-figure]:not([data-drawn])").count() == 0
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("[data-csv]").first.is_visible()
+
+
+def test_two_screenshots_of_one_plot_are_alike_and_not_blank(opened):
+    image = pytest.importorskip("PIL.Image")
+    np = pytest.importorskip("numpy")
+    shots = []
+    for _ in range(2):
+        page = opened("burst").page
+        bytes_ = page.locator("#plot-throughput").screenshot(timeout=WAIT_MS)
+        shots.append(np.asarray(image.open(io.BytesIO(bytes_)).convert("L"), dtype=float))
+    first, second = shots
+    assert first.shape == second.shape
+    assert np.mean(np.abs(first - second) > 32) < 0.01, "at most 1 % of the pixels differ"
+    assert np.mean(first < 200) > 0.005, "something is drawn"
+
+
+def test_images_of_every_plot(tmp_path):
+    result, exhibits = judged([Engine("a", slots=8)], (256,), (1, 4), rounds=1)
+    paths = write_pngs(result, tmp_path / "images", exhibits)
+    names = {path.stem for path in paths}
+    assert {"throughput", "ttft", "timeline-1", "timeline-2"} <= names
+    for path in paths:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+        assert width in (1600, 2400)
+        assert height > 600
+
+
+def test_the_first_plot_is_not_held_up_by_the_others(opened):
+    page = opened("sweep").page
+    drawn = page.locator("[data-drawn]").count()
+    assert 0 < drawn < page.locator("[data-figure]").count()

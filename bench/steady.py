@@ -106,8 +106,8 @@ def repeated(target: str, runs: int, *words: str) -> int:
         classic.append(client["output_tok_per_s"]["point"])
         print(
             f"  run {number + 1}: steady {steady[-1]:.2f} ± {100 * half_width(cell):.2f} %, "
-            f"classic {classic[-1]:.2f} tok/s, server agrees within {cell['agreement_pct']} %, ended by "
-            f"{cell['ended_by']}, {took_s:.0f} s; fixed loop {1e3 * loop_s[-1]:.0f} ms",
+            f"classic {classic[-1]:.2f} tok/s, server agrees within {cell['agreement_pct']} %, "
+            f"ended by {cell['ended_by']}, {took_s:.0f} s; fixed loop {1e3 * loop_s[-1]:.0f} ms",
             flush=True,
         )
     print(

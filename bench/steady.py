@@ -105,14 +105,14 @@ def repeated(target: str, runs: int, *words: str) -> int:
         steady.append(client["steady_output_tok_per_s"]["point"])
         classic.append(client["output_tok_per_s"]["point"])
         print(
-            f"  run {number + 1}: steady {steady[-1]:.2f} ± {100 * half_width(cell):.2f} %, classic "
-            f"{classic[-1]:.2f} tok/s, server agrees within {cell['agreement_pct']} %, ended by "
-            f"{cell['ended_by']}, {took_s:.0f} s; fixed loop {1e3 * loop_s[-1]:.0f} ms",
+            f"  run {number + 1}: steady {steady[-1]:.2f} ± {100 * half_width(cell):.2f} %, "
+            f"classic {classic[-1]:.2f} tok/s, server agrees within {cell['agreement_pct']} %, "
+            f"ended by {cell['ended_by']}, {took_s:.0f} s; fixed loop {1e3 * loop_s[-1]:.0f} ms",
             flush=True,
         )
     print(
-        f"  {statistics.mean(steady):.1f} tok/s; coefficient of variation over {runs} runs: classic "
-        f"{spread_pct(classic):.2f} %, a fixed loop beside it {spread_pct(loop_s):.2f} %"
+        f"  {statistics.mean(steady):.1f} tok/s; coefficient of variation over {runs} runs: "
+        f"classic {spread_pct(classic):.2f} %, a fixed loop beside it {spread_pct(loop_s):.2f} %"
     )
     return verdict("steady, coefficient of variation", spread_pct(steady), 1.0, "%")
 

@@ -10,6 +10,7 @@ import pytest
 from concbench.cli.main import main
 from concbench.store.read import open_study
 from tests.cli.reading import assert_sound, codes, measured, truth
+from tests.cli.scripts import Script, play
 from tests.servers import reference_server
 
 QUICK = ["--output-tokens", "60", "--min-s", "2", "--max-s", "20"]
@@ -156,13 +157,11 @@ def test_a_server_that_refuses_everything_is_not_asked_without_pause(
 
 
 def test_a_loop_in_which_nothing_comes_is_hung(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("concbench.measure.closed.STALL_S", 0.8)
     monkeypatch.setattr("concbench.measure.closed.STALL_FACTOR", 1.0)
-    with reference_server("--itl-ms", "5", "--stall-at-s", "2", "--stall-s", "60") as url:
-        words = ["sustain", url, "-c", "2", "--output-tokens", "40", "--max-s", "30"]
-        code, result = measured(capsys, *words, "--out", str(tmp_path / "study"))
+    code, result = play(Script("hung", ("--stall-s", "120"), "stall", 60.0), tmp_path)
     (cell,) = result["cells"]
     assert code == 4
     assert cell["ended_by"] == "timeout"

@@ -160,6 +160,7 @@ def test_a_disk_that_fills_up_after_the_rounds_keeps_them(server: str, tmp_path:
     done = _burst(server, tmp_path / "s", "--json", "-", "--html", "/dev/full")
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 2, 4)
+    assert Path("/dev/full").is_char_device()  # not replaced by a file
     reader = open_study(tmp_path / "s")
     assert len(reader.rounds("measured")) == 3
     if done.returncode != 2:

@@ -44,13 +44,17 @@ def write_html(result: Result, path: Path, exhibits: Sequence[Exhibit] = ()) -> 
     Raises OutputUnusable where the file cannot be written.
     """
     text = to_html(result, exhibits)
-    staged = path.with_name(f".{path.name}.tmp")
+    # A device or a pipe is written to: putting a file in its place would take it away.
+    special = path.exists() and not path.is_file()
+    staged = path if special else path.with_name(f".{path.name}.tmp")
     try:
         staged.write_text(text, encoding="utf-8", newline="\n")
-        staged.replace(path)
+        if not special:
+            staged.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
+            if not special:
+                staged.unlink(missing_ok=True)
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise OutputUnusable(f"cannot write {path}: {reason}; name another file") from error
 

@@ -22,15 +22,13 @@ from concbench.analyse.matrix_model import (
     PredictedRow,
     SingleRow,
 )
+from concbench.analyse.overkv import CONSTANT_WITHIN
 from concbench.analyse.single import Single, output_tok, single_of
 from concbench.domain import Estimate, TargetFacts
 from concbench.result import CellResult
 
 SATURATED_SHARE = 0.97
 """Throughput that counts as the peak's."""
-
-CONSTANT_SHARE = 0.03
-"""How far throughput may move beyond the pool and still be called constant."""
 
 LONG_CONTEXT = 16
 """Prompt ÷ answer from which prefill alone decides the aggregate."""
@@ -231,7 +229,7 @@ def _constant(base: CellResult, cell: CellResult) -> bool | None:
     found = change(base.client.output_tok_per_s, cell.client.output_tok_per_s)
     if found is None:
         return None
-    if abs(found.relative_pct) <= 100 * CONSTANT_SHARE:
+    if abs(found.relative_pct) <= 100 * CONSTANT_WITHIN:
         return True
     # A large change within a large noise is neither.
     return False if found.exceeds_noise else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from concbench.result import CellResult
 
-CONSTANT_WITHIN = 0.05
+CONSTANT_WITHIN = 0.03
 """Throughput counts as constant, and elapsed time as linear, within this share."""
 
 

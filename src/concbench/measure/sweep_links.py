@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from concbench.errors import NotReady
+from concbench.errors import NotReady, UsageError
+from concbench.measure.links import run_command
 from concbench.plan.model import LinkPlan
-
-COMMAND_S = 120.0
 
 
 class CommandLinks:
@@ -39,21 +37,9 @@ class CommandLinks:
             shown = " ".join(command)
             self._say(f"link {name}: {shown}")
             try:
-                done = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=COMMAND_S,
-                    check=False,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise NotReady(f"link {name}: `{shown}` cannot be run: {error}") from None
-            if done.returncode:
-                said = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
-                raise NotReady(
-                    f"link {name}: `{shown}` ended with exit code {done.returncode}: {said}; "
-                    "mend it and start the same command again"
-                )
+                run_command(name, command)
+            except UsageError as error:
+                raise NotReady(f"{error}; mend it and start the same command again") from None
 
 
 def commands_of(links: Iterable[LinkPlan]) -> list[str]:

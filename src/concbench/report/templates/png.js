@@ -6,12 +6,12 @@
   for (const [key, figure] of Object.entries(figures)) {
     for (const [index, panel] of figure.panels.entries()) {
       const width = figure.wide ? 1200 : 800;
-      const height = Plots.room(panel, figure.height, width) + 40;
+      const height = Plots.room(panel, figure.height, width) + 60;
       const title = panel.label ? `${figure.title} · ${figure.words[index]}` : figure.title;
       const shape = Plots.layout(panel, style, { height, narrow: false });
       Object.assign(shape, {
-        width, paper_bgcolor: "#ffffff", title: { text: title, x: 0.01, xanchor: "left", font: { size: 15 } },
-        margin: { ...shape.margin, t: 50 },
+        width, paper_bgcolor: "#ffffff", title: { text: title, x: 0.01, xanchor: "left", y: 0.985, yanchor: "top", font: { size: 15 } },
+        margin: { ...shape.margin, t: 70 },
       });
       await Plotly.newPlot(place, Plots.traces(panel, style), shape, { staticPlot: true });
       const name = figure.panels.length > 1 ? `${key}-${index + 1}` : key;

@@ -230,3 +230,8 @@ def test_any_numbers_give_a_verdict(pairs):
     row = one(pairs, controls=[a for a, _ in pairs])
     assert row.verdict
     assert row.ratio is None or row.ratio.point >= 0
+
+
+def test_too_few_pairs_for_an_interval_never_settle_it():
+    assert one([(100.0, 101.0)], looks=(1,)).pairs_needed == 3
+    assert one([(100.0, 101.0)], looks=(5, 7, 10)).pairs_needed == 5

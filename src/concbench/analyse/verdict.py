@@ -321,7 +321,7 @@ def _beyond(interval: Interval | None, limit: float) -> bool:
 def _pairs_needed(seen: _Seen, limit: float) -> int | None:
     """Return how many pairs would settle it, or the least that have an interval."""
     if len(seen.logs) < MIN_PAIRS:
-        return min(seen.given.looks) if seen.given.looks else MIN_PAIRS
+        return max(MIN_PAIRS, min(seen.given.looks)) if seen.given.looks else MIN_PAIRS
     return pairs_to_settle(seen.logs, limit, ALPHA)
 
 

@@ -104,7 +104,6 @@ CASES = {
 
 NOT_YET: dict[str, str] = {
     "S07": "events that could not be parsed are noted in the record, and raise no doubt",
-    "D05": "a gate on a figure that is null: needs the command that gates",
     "X02": "the time that loading took is told for lanes, not for a target given as a URL",
     "Q02": "the interleaved run itself: needs the command that runs pairs",
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from concbench.analyse.cell import cell_result
+from concbench.analyse.gate import gate, passes
 from concbench.cli.main import main
 from tests.analyse.simulate import MS, as_round, steady_stream
+from tests.analyse.test_gate import one
 from tests.cases.play import DONE, Bench, Line, delta, playing, stream, usage, within
 from tests.servers import reference_server
 
@@ -144,3 +146,9 @@ def test_d11_no_p99_from_71_samples(bench: Bench) -> None:
     assert ttft["p95"] <= ttft["max"]
     assert ttft["ci"]["p50"] is not None
     assert ttft["ci"].get("p99") is None
+
+
+def test_d05_a_gate_on_what_was_not_measured_fails() -> None:
+    (gated,) = gate([one([])], 0.05)
+    assert gated.decision == "fail"
+    assert not passes([gated], inconclusive_passes=True)

@@ -32,8 +32,9 @@ install: $(VENV)/.base
 try: $(VENV)/.base
 	@$(BIN)/concbench try
 
+# Most tests wait for a server's own pace: four at once fit on two cores.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 # The page in a real browser: Debian's chromium (`apt-get install chromium`), driven by Playwright.
 test-page: $(VENV)/.test

@@ -215,6 +215,7 @@ def placed(words: list[str], server: str) -> list[str]:
         if made and made[-1] == "--model":
             word = "reference"
         word = re.sub(r"https?://[\w.-]+(:\d+)?", server, word)
+        word = re.sub(r"^studies/\d{8}T\d{6}Z-\w+$", "studies/one", word)
         made.append({"studies/…": "studies/one", "STUDY": "studies/one"}.get(word, word))
     return [*made, *SHORTER.get(words[0], [])]
 

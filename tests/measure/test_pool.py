@@ -28,7 +28,11 @@ class Words:
 
 def pool_of(asking: Asking, tokenizer: Words, workers: int = 4, output_tok: int = 80) -> Pool:
     session: Any = SimpleNamespace(
-        ask=Ask(host="h", prefix="/v1", model="m"), template_tok=9, calibration=None, next_prompt=0
+        ask=Ask(host="h", prefix="/v1", model="m"),
+        template_tok=9,
+        calibration=None,
+        next_prompt=0,
+        prefill_ns=0,
     )
 
     def prompts(n: int, target: int, kind: str, seed: int, *, same: bool = False) -> list[Prompt]:

@@ -34,7 +34,7 @@ AGAINST_A_SERVER: dict[str, tuple[str, ...]] = {
     "sustain": ("URL", "-c", "4", "--max-s", "6", "--min-s", "3", "--rounds", "2", *SHORT,
                 "--out", "OUT"),
     "rate": ("URL", "--rps", "10", "--duration", "3", "--rounds", "2", *SHORT, "--out", "OUT"),
-    "ab": ("URL", "URL", "--levels", "2", *SHORT, "--out", "OUT"),
+    "ab": ("URL", "URL", "--levels", "2", "--pairs", "1", "--rounds", "1", *SHORT, "--out", "OUT"),
     "find": ("URL", "--slo", "ttft_p95=2s", "--max-s", "6", *SHORT, "--out", "OUT"),
     "spec": ("URL",),
     "doctor": ("URL",),

@@ -12,8 +12,14 @@ import pytest
 from tests.system.chaos import known, one
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all: the study that a burst left is read by every command that reads one."""
+    return tmp_path_factory.mktemp("chaos")
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("command", known())
-def test_a_server_that_misbehaves_at_random(command: str, tmp_path: Path) -> None:
-    done = one(command, seed=3, folder=tmp_path)
+def test_a_server_that_misbehaves_at_random(command: str, folder: Path) -> None:
+    done = one(command, seed=3, folder=folder)
     assert done.wrong() is None, done.said[-3000:]

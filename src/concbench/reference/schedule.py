@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from typing import Any
@@ -115,9 +116,13 @@ class Scheduler:
         self._admit(0)
 
     def cancel(self, job: Job, now_ns: int) -> None:
-        """Forget a job whose client went away; its slot is free from `now_ns`."""
+        """Forget a job whose client went away; its slot is free from `now_ns`.
+
+        It may have gone before the job was even submitted.
+        """
         if job.state == "waiting":
-            self.waiting.remove(job)
+            with suppress(ValueError):
+                self.waiting.remove(job)
         elif job.state == "running":
             self._release(job, now_ns)
         job.state = "cancelled"

@@ -481,7 +481,7 @@ class Server:
         """Begin anew on the same port: another process, perhaps with another model."""
         options, state = self.options, self.state
         self.options = replace(options, model=options.reborn_model or options.model)
-        state.options = self.options
+        state.serve(self.options)
         now = now_ns()
         reset(state, now)
         state.created_s = int(utc_now().timestamp())

@@ -42,9 +42,12 @@ class State:
 
     def __post_init__(self) -> None:
         options = self.options
-        models = (options.model, *options.more_models)
-        self.swap = Swap(models, options.swap_load_ns, options.ttl_ns, held=options.model)
+        self.swap = _swap(options)
         self.swap.used_ns = self.began_ns
+
+    def serve(self, options: Options) -> None:
+        """Serve what other options say from now on, as after a start."""
+        self.options, self.swap = options, _swap(options)
 
     @property
     def model(self) -> str:
@@ -80,3 +83,8 @@ class State:
             return 0.0
         elapsed_s = (now_ns - self.first_request_ns) / 1e9
         return float(int(self.options.foreign_tok_per_s * elapsed_s))
+
+
+def _swap(options: Options) -> Swap:
+    models = (options.model, *options.more_models)
+    return Swap(models, options.swap_load_ns, options.ttl_ns, held=options.model)

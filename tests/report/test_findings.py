@@ -26,6 +26,8 @@ def cells_of(rates, **kwargs):
         ({1: 70.0, 2: 125.0, 4: 160.0, 8: 196.0},
          "each doubling adds less: 1.8 × up to N = 2, 1.2 × up to N = 8; "
          "the ceiling is beyond N = 8"),
+        ({1: 50.0, 2: 55.0},
+         "the doubling up to N = 2 adds 1.1 ×; the ceiling is beyond N = 2"),
         ({1: 50.0, 2: 60.0, 4: 100.0},
          "a doubling adds 1.2 to 1.7 ×, unevenly; the ceiling is beyond N = 4"),
         ({1: 50.0, 2: 100.0, 4: 102.0, 8: 103.0},

@@ -128,7 +128,9 @@ def _still_growing(gains: Sequence[Gain]) -> str:
     if min(factors) >= STRONG_GAIN:
         adds = f"{low} ×" if low == high else f"{low} to {high} ×"
         return f"every doubling still adds {adds}: the ceiling is beyond N = {last_level}"
-    if factors == sorted(factors, reverse=True):
+    if len(gains) == 1:
+        adds = f"the doubling up to N = {last_level} adds {low} ×"
+    elif factors == sorted(factors, reverse=True):
         first, last = gains[0], gains[-1]
         adds = (
             f"each doubling adds less: {fixed(first.per_doubling, 1)} × up to N = {first.high}, "

@@ -230,7 +230,7 @@ def test_a_stall_moves_every_later_token():
 
 
 def test_too_many_in_flight_are_turned_away_by_llama_swap():
-    with serving("--persona", "llama-swap", "--max-inflight", "1", "--ttft-ms", "200") as server:
+    with serving("--persona", "llama-swap", "--max-inflight", "1", "--ttft-ms", "2000") as server:
         first, second = Client(server.port), Client(server.port)
         first.send("POST", "/v1/chat/completions", chat_body())
         while not truth(second):

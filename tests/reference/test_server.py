@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
+import random
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -384,8 +387,21 @@ def _model_once_it_is_back(port: int) -> str:
             return str(got.json()["data"][0]["id"])
 
 
+def _port_that_nobody_is_given() -> int:
+    """A free port below those that the kernel hands out.
+
+    A client that tries a closed port again and again may otherwise be given that very port as its
+    own, be connected to itself, and hold the port when the server wants it back.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 def test_death_and_rebirth_with_another_model():
     options = ("--die-at-s", "0.1", "--reborn-after-s", "0.05", "--reborn-model", "another")
+    options += ("--port", str(_port_that_nobody_is_given()))
     with serving("--ttft-ms", "1", "--itl-ms", "20", *options) as server:
         client = Client(server.port)
         got = client.chat(max_tokens=50)

@@ -126,6 +126,16 @@ def test_replicas_add_up():
     assert known["kv_capacity_tok"].value == 3_200
 
 
+def test_the_size_that_newer_versions_tell_is_preferred_to_blocks():
+    page = (
+        'vllm:cache_config_info{block_size="16",num_gpu_blocks="100",'
+        'kv_cache_size_tokens="1500",kv_cache_max_concurrency="2.5"} 1\n'
+    )
+    known = ENGINE.describe({"/metrics": answer(page)}, None, [])
+    assert known["kv_capacity_tok"].value == 1_500
+    assert known["kv_max_concurrency"].value == 2.5
+
+
 def test_blocks_of_the_first_generation():
     line = "INFO # GPU blocks: 2048, # CPU blocks: 512"
     assert ENGINE.describe({}, None, [line])["kv_capacity_tok"].value == 2048 * 16

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from concbench.analyse.estimate import mean_estimate
+from concbench.analyse.openloop import judge
 from concbench.analyse.streams import Samples, Stream, samples, tpot_ns
 from concbench.analyse.windows import NoWindow, Window
 from concbench.domain import Round
 from concbench.plan.levels import Slo
+
+OPEN = frozenset({"constant", "poisson", "trace"})
 
 
 def goodput(
@@ -27,8 +30,9 @@ def goodput(
 ) -> dict[str, Any] | None:
     """Return `requests_per_s` (an estimate over rounds), `attainment_pct` and `missed` by key.
 
-    A loop's requests are those due inside its window, over the window's length; where there is
-    none, and in bursts, all requests over the round. None without a request.
+    A closed loop's requests are those due inside its window, over the window's length; an open
+    one's those due after the warm-up until the last arrival. Where there is neither, and in
+    bursts, it is all requests over the round. None without a request.
     """
     rates: list[float] = []
     met = total = 0
@@ -86,6 +90,10 @@ def _counted(
     if isinstance(window, Window) and window.estimand == "sustained":
         inside = [s for s in streams if window.start_ns < s.record.due_ns <= window.end_ns]
         return inside, (window.end_ns - window.start_ns) / 1e9
+    state = judge(round_, streams) if round_.workload.arrival in OPEN else None
+    if state is not None and state.end_ns > state.cut_ns:
+        due = [s for s in streams if state.cut_ns < s.record.due_ns <= state.end_ns]
+        return due, (state.end_ns - state.cut_ns) / 1e9
     sent = [s.record.sent_ns for s in streams if s.record.sent_ns is not None]
     ends = [s.record.end_ns for s in streams if s.record.end_ns is not None]
     if not sent or not ends:

@@ -17,7 +17,7 @@ from concbench.domain import Round, to_builtins
 from concbench.errors import UsageError
 from concbench.measure.closed import sustain
 from concbench.measure.session import Session
-from concbench.plan.levels import Slo, parse_duration, parse_percent, parse_slo
+from concbench.plan.levels import Slo, parse_slo
 from concbench.plan.prompts import Prompt
 from concbench.plan.search import Search
 
@@ -48,36 +48,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     options.add_target(parser)
     options.add_workload(parser)
-    _add_ends(parser)
+    options.add_loop_end(parser, "level", 120.0)
     options.add_rounds(parser, default=1, growing=False)
     options.add_generator(parser)
     options.add_output(parser)
     parser.set_defaults(idle_s=None)
-
-
-def _add_ends(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("when a level ends")
-    group.add_argument(
-        "--until",
-        type=options.checked(parse_percent),
-        default=0.01,
-        metavar="P%",
-        help="relative half-width of the steady rate's 95 %% interval to reach (default 1%%)",
-    )
-    group.add_argument(
-        "--max-s",
-        type=options.checked(parse_duration),
-        default=120.0,
-        metavar="S",
-        help="the longest that a level may take (default 120)",
-    )
-    group.add_argument(
-        "--min-s",
-        type=options.checked(parse_duration),
-        default=30.0,
-        metavar="S",
-        help="the shortest steady part of a level (default 30)",
-    )
 
 
 def run(args: Namespace) -> int:

@@ -13,7 +13,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from concbench import __version__
@@ -28,12 +27,13 @@ from concbench.cli.lanes_find import (
     plan_of,
     side_of,
 )
+from concbench.cli.lines import deliver_lines, terminate
 from concbench.clock import folder_stamp, utc_stamp
 from concbench.domain import Doubt, TargetFacts, to_builtins
-from concbench.errors import OutputUnusable, TargetError, UsageError
+from concbench.errors import TargetError, UsageError
 from concbench.observe.host import machine
 from concbench.plan.model import LanePlan, Plan
-from concbench.result import Result, to_json
+from concbench.result import Result
 from concbench.serve import records
 from concbench.serve.attached import attach_lane, stop_attached
 from concbench.serve.http import Access
@@ -82,7 +82,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Do it, show it, write the JSON; return the contract's exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, terminate)
     began = utc_stamp()
     outcome = ACTIONS[args.action](args)
     result = Result(
@@ -96,7 +96,7 @@ def run(args: Namespace) -> int:
         doubts=outcome.doubts,
         payload={"action": args.action, **outcome.payload},
     )
-    _deliver(args, result, outcome.lines)
+    deliver_lines(args, result, outcome.lines)
     if outcome.error is not None:
         raise outcome.error
     return 4 if any(one.severity == "fatal" for one in outcome.doubts) else 0
@@ -297,23 +297,3 @@ ACTIONS: dict[str, Callable[[Namespace], Outcome]] = {
 
 def _access(args: Namespace) -> Access:
     return Access(api_key=options.api_key(args), ca=args.ca, insecure=args.insecure)
-
-
-def _deliver(args: Namespace, result: Result, lines: list[str]) -> None:
-    """Write the JSON where it was asked for, the words to the terminal. Raises OutputUnusable."""
-    if args.json and args.json != "-":
-        try:
-            Path(args.json).write_bytes(to_json(result))
-        except OSError as error:
-            raise OutputUnusable(f"cannot write {args.json}: {error.strerror}") from None
-    if not args.quiet:
-        for line in lines:
-            print(line, file=sys.stderr if args.json == "-" else sys.stdout)
-    if args.json == "-":
-        sys.stdout.buffer.write(to_json(result))
-        sys.stdout.buffer.flush()
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt

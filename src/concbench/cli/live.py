@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -16,17 +17,15 @@ from concbench.measure.watch import Snapshot
 LINE_EVERY_S = 10.0
 
 
-class LiveDisplay:
-    """A status line, drawn at most twice a second by whoever calls `look`: no thread of its own."""
+class StatusLine:
+    """A changing line on a terminal, else lines: drawn by whoever calls, no thread of its own."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._live: Live | None = None
-        self._next_line_s = 0.0
-        self._arising = Arising()
         self.quiet = quiet
 
-    def __enter__(self) -> LiveDisplay:
+    def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -50,6 +49,20 @@ class LiveDisplay:
         else:
             self._console.print(text, soft_wrap=True, markup=False)
 
+    def keep(self, text: str) -> None:
+        """Print a line that stays, above the changing one where there is a terminal."""
+        console = self._console if self._live is None else self._live.console
+        console.print(text, soft_wrap=True, markup=False)
+
+
+class LiveDisplay(StatusLine):
+    """What a loop shows: snapshots at most twice a second, rounds, doubts as they arise."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._next_line_s = 0.0
+        self._arising = Arising()
+
     def look(self, now: Snapshot) -> None:
         """Show a snapshot; where there is no terminal, each 10 s."""
         if self.quiet:
@@ -71,14 +84,9 @@ class LiveDisplay:
         rate = rate_text(done, facts) if done.phase == "measured" else ""
         tail = f", {rate}" if rate else ""
         text = f"{done.phase}: {ok}/{len(done.requests)} ok, {cut} cut, {took_s:.1f} s{tail}"
-        self._keep(text)
+        self.keep(text)
         for doubt in self._arising.of(done, facts):
-            self._keep(doubt_text(doubt, done.cell))
-
-    def _keep(self, text: str) -> None:
-        """Print a line that stays, above the changing one where there is a terminal."""
-        console = self._console if self._live is None else self._live.console
-        console.print(text, soft_wrap=True, markup=False)
+            self.keep(doubt_text(doubt, done.cell))
 
 
 def snapshot_line(now: Snapshot) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from concbench.errors import UsageError
+from concbench.plan.levels import parse_duration, parse_percent
 
 if TYPE_CHECKING:
     from concbench.measure.carrier import Carrier
@@ -202,6 +203,32 @@ def add_idle(parser: ArgumentParser) -> None:
         type=checked(seconds),
         metavar="S",
         help="at the end, leave the server idle so long and measure the first request after it",
+    )
+
+
+def add_loop_end(parser: ArgumentParser, what: str, max_s: float) -> None:
+    """Add when a closed loop ends. `what` it is called, `max_s` the longest that it may take."""
+    group = parser.add_argument_group(f"when a {what} ends")
+    group.add_argument(
+        "--until",
+        type=checked(parse_percent),
+        default=0.01,
+        metavar="P%",
+        help="relative half-width of the steady rate's 95 %% interval to reach (default 1%%)",
+    )
+    group.add_argument(
+        "--max-s",
+        type=checked(parse_duration),
+        default=max_s,
+        metavar="S",
+        help=f"the longest that a {what} may take (default {max_s:g})",
+    )
+    group.add_argument(
+        "--min-s",
+        type=checked(parse_duration),
+        default=30.0,
+        metavar="S",
+        help="the shortest steady part, never under 8 request times (default 30)",
     )
 
 

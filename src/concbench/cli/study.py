@@ -11,7 +11,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -24,12 +23,14 @@ from concbench.analyse.matrix_tables import is_matrix, matrix
 from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
 from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import COMPARING, completed, gone_of
+from concbench.cli.lines import deliver_lines, terminate
 from concbench.cli.sweep_result import add_sweep, is_left_out
 from concbench.clock import folder_stamp, utc_stamp
 from concbench.domain import Round, TargetFacts, to_builtins
 from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
 from concbench.observe.host import machine
+from concbench.plan.levels import parse_slo
 from concbench.report.html import write_html
 from concbench.report.terminal import render
 from concbench.result import Result, to_json
@@ -104,12 +105,6 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
         raise
 
 
-def terminate(number: int, frame: FrameType | None) -> None:
-    """Be a signal's handler: raise KeyboardInterrupt, so that everything is stopped in order."""
-    del number, frame
-    raise KeyboardInterrupt
-
-
 def _remove(folder: Path, *, existed: bool) -> None:
     """Take back what `new_study` made. The folder itself stays where it was there before."""
     if not existed:
@@ -141,6 +136,7 @@ def result_of(
         if info.round_id not in retracted and not (is_sweep and is_left_out(info))
     )
     names = [[info.round_id for info in group.all] for group in groups]
+    objectives = reader.plan.get("slo") if reader.record.command == "rate" else None
     facts = StudyFacts(
         tool_version=reader.record.tool_version,
         command=reader.record.command,
@@ -156,10 +152,10 @@ def result_of(
         corrections=reader.corrections(),
         ceilings=ceilings(reader),
         target_half_width=reader.plan.get("until", HALF_WIDTH),
+        slos=parse_slo(objectives) if objectives else (),
     )
     see = None if exhibits is None else (lambda seen: exhibits.append(exhibit_of(seen)))
     result = judge_groups(groups, reader.load_groups(names), facts, see)
-    objectives = reader.plan.get("slo")
     if reader.record.command == "rate":
         again = (reader.load_round(i.round_id) for i in _measured(reader, retracted))
         result.payload = rate_payload(result, again, objectives)
@@ -263,14 +259,4 @@ def deliver_plan(
         began_utc=utc_stamp(),
         payload=dict(payload),
     )
-    if args.json and args.json != "-":
-        try:
-            Path(args.json).write_bytes(to_json(result))
-        except OSError as error:
-            raise OutputUnusable(f"cannot write {args.json}: {error.strerror}") from None
-    if not args.quiet:
-        for line in lines:
-            print(line, file=sys.stderr if args.json == "-" else sys.stdout)
-    if args.json == "-":
-        sys.stdout.buffer.write(to_json(result))
-        sys.stdout.buffer.flush()
+    deliver_lines(args, result, lines)

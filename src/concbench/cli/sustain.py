@@ -10,7 +10,7 @@ from concbench.cli.loads import file_prompts, lane_session, plain, target_option
 from concbench.cli.study import conclude, new_study
 from concbench.domain import Round
 from concbench.measure.closed import SustainOptions, sustain
-from concbench.plan.levels import parse_duration, parse_levels, parse_percent
+from concbench.plan.levels import parse_levels
 from concbench.plan.prompts import Prompt
 
 
@@ -36,28 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_target(parser)
     options.add_wait(parser)
     options.add_workload(parser)
-    group = parser.add_argument_group("when it ends")
-    group.add_argument(
-        "--until",
-        type=options.checked(parse_percent),
-        default=0.01,
-        metavar="P%",
-        help="relative half-width of the steady rate's 95 %% interval to reach (default 1%%)",
-    )
-    group.add_argument(
-        "--max-s",
-        type=options.checked(parse_duration),
-        default=300.0,
-        metavar="S",
-        help="the longest that a loop may take (default 300)",
-    )
-    group.add_argument(
-        "--min-s",
-        type=options.checked(parse_duration),
-        default=30.0,
-        metavar="S",
-        help="the shortest steady part, never under 8 request times (default 30)",
-    )
+    options.add_loop_end(parser, "loop", 300.0)
     options.add_rounds(parser, default=1, growing=False)
     options.add_idle(parser)
     options.add_generator(parser)

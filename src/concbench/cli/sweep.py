@@ -18,7 +18,8 @@ import msgspec
 
 from concbench import __version__
 from concbench.cli import options
-from concbench.cli.study import OpenStudy, conclude, deliver_plan, new_study, terminate
+from concbench.cli.lines import terminate
+from concbench.cli.study import OpenStudy, conclude, deliver_plan, new_study
 from concbench.cli.sweep_view import SweepDisplay, plan_lines, plan_rows
 from concbench.domain import Round
 from concbench.errors import (

@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
-
+from concbench.cli.live import StatusLine
 from concbench.domain import Round
 from concbench.measure.sweep_state import Standing
 from concbench.plan.matrix import MatrixCell, guess_s, pace
 from concbench.plan.steps import Step
 
 
-class SweepDisplay:
-    """A changing line on a terminal, else a line a measured round: drawn between rounds only."""
+class SweepDisplay(StatusLine):
+    """What a sweep shows, between rounds only: what is under way, and each measured round."""
 
     def __init__(self, state: Standing, *, quiet: bool) -> None:
-        self._console = Console(stderr=True, highlight=False)
-        self._live: Live | None = None
+        super().__init__(quiet=quiet)
         self._state = state
         self._doing = ""
-        self.quiet = quiet
-
-    def __enter__(self) -> SweepDisplay:
-        if not self.quiet and sys.stderr.isatty():
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def say(self, text: str) -> None:
-        """Say what goes on."""
-        if self.quiet:
-            return
-        if self._live is not None:
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
-        else:
-            self._console.print(text, soft_wrap=True, markup=False)
 
     def begin(self, step: Step, left: Sequence[Step]) -> None:
         """Show which round begins and how long those of this group will take."""
@@ -68,10 +37,7 @@ class SweepDisplay:
             f"{done.cell.cell} round {done.index + 1}: {ok}/{len(done.requests)} ok, "
             f"{took_s:.1f} s, {done.outcome}{f' · {self._doing}' if self._doing else ''}"
         )
-        if self._live is not None:
-            self._live.console.print(text, soft_wrap=True, markup=False)
-        else:
-            self.say(text)
+        self.keep(text)
 
 
 def left_seconds(left: Sequence[Step], state: Standing) -> float:

@@ -65,9 +65,8 @@ class Progress:
 class LoadPlan:
     """What one round does. `timeout_ns` is per request from its sending; None is no limit.
 
-    `arrivals` is the queue that the scripts share in an open loop: workers are added when none is
-    free for what is due. `loop` is what the scripts share in a closed loop. `stop_when` is asked
-    at every tick (50 ms); True cuts what is in flight and ends the round.
+    What the scripts share is `arrivals` in an open loop (workers are added when none is free for
+    what is due), `loop` in a closed one. `stop_when` is asked each 50 ms; True ends the round.
 
     `gate` is called when all are connected, blocks, and returns the monotonic ns of the start, or
     None to send nothing: several generators begin together. `payload` is where the payload is

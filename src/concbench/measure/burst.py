@@ -11,7 +11,7 @@ from concbench.analyse.estimate import mean_estimate, relative_half_width
 from concbench.domain import Cell, Round
 from concbench.measure.campaign import (
     WARMUP_OUTPUT_TOK,
-    Asking,
+    Asks,
     Campaign,
     Kept,
     OnDiscard,
@@ -38,7 +38,7 @@ EndedBy = Literal["interval", "rounds_max", "interrupt"]
 
 
 @dataclass(frozen=True, slots=True)
-class BurstOptions:
+class BurstOptions(Asks):
     """What a burst is to do. `output_tok` None means auto; `rounds_max` None means `rounds`.
 
     `idle_s` adds a request after that much silence at the end; `reset_cache` empties the engine's
@@ -61,20 +61,6 @@ class BurstOptions:
     target: float = 0.01
     idle_s: float | None = None
     reset_cache: bool = False
-
-    @property
-    def asking(self) -> Asking:
-        """What all requests have in common."""
-        return Asking(
-            prompt_tok=self.prompt_tok,
-            content=self.content,
-            seed=self.seed,
-            timeout_s=self.timeout_s,
-            same_prompt=self.same_prompt,
-            file_prompts=self.file_prompts,
-            keep_text=self.keep_text,
-            reset_cache=self.reset_cache,
-        )
 
 
 def cell_of(session: Session, level: int, prompt_tok: int) -> Cell:

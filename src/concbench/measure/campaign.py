@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import msgspec
 
@@ -55,6 +55,17 @@ class Asking:
     def timeout_ns(self) -> int | None:
         """The total time a request may take, ns."""
         return None if self.timeout_s is None else int(self.timeout_s * 1e9)
+
+
+class Asks:
+    """Options of a campaign that have the fields of `Asking` among their own."""
+
+    __slots__ = ()
+
+    @property
+    def asking(self) -> Asking:
+        """What all requests have in common."""
+        return Asking(**{each.name: getattr(self, each.name) for each in fields(Asking)})
 
 
 @dataclass(frozen=True, slots=True)

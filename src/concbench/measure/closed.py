@@ -15,7 +15,7 @@ from concbench.load.loop import ClosedLoop
 from concbench.measure.burst import FALLBACK_STEP_S, StartPace, start_pace
 from concbench.measure.campaign import (
     WARMUP_OUTPUT_TOK,
-    Asking,
+    Asks,
     Campaign,
     OnRound,
     OnSay,
@@ -45,7 +45,7 @@ TOP_UP_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class SustainOptions:
+class SustainOptions(Asks):
     """What a closed loop is to do. `output_tok` None means auto; `until` is a share."""
 
     concurrency: int
@@ -64,20 +64,6 @@ class SustainOptions:
     keep_text: bool = False
     idle_s: float | None = None
     reset_cache: bool = False
-
-    @property
-    def asking(self) -> Asking:
-        """What all requests have in common."""
-        return Asking(
-            prompt_tok=self.prompt_tok,
-            content=self.content,
-            seed=self.seed,
-            timeout_s=self.timeout_s,
-            same_prompt=self.same_prompt,
-            file_prompts=self.file_prompts,
-            keep_text=self.keep_text,
-            reset_cache=self.reset_cache,
-        )
 
 
 def cell_of(session: Session, options: SustainOptions) -> Cell:

@@ -14,7 +14,7 @@ from concbench.load.script import Arrivals, Outgoing
 from concbench.measure.burst import FALLBACK_STEP_S
 from concbench.measure.campaign import (
     WARMUP_OUTPUT_TOK,
-    Asking,
+    Asks,
     Campaign,
     OnRound,
     OnSay,
@@ -43,7 +43,7 @@ ArrivalKind = Literal["constant", "poisson", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
-class RateOptions:
+class RateOptions(Asks):
     """What an open loop is to do. `rps` counts unless there is a `trace`.
 
     `output_tok` None means 128, or what the trace says. After the last arrival a round waits at
@@ -66,20 +66,6 @@ class RateOptions:
     file_prompts: Sequence[Prompt] = ()
     keep_text: bool = False
     reset_cache: bool = False
-
-    @property
-    def asking(self) -> Asking:
-        """What all requests have in common."""
-        return Asking(
-            prompt_tok=self.prompt_tok,
-            content=self.content,
-            seed=self.seed,
-            timeout_s=self.timeout_s,
-            same_prompt=self.same_prompt,
-            file_prompts=self.file_prompts,
-            keep_text=self.keep_text,
-            reset_cache=self.reset_cache,
-        )
 
     @property
     def asked_rps(self) -> float:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from concbench.domain import Round
-from concbench.measure.goodput import goodput, objectives
-from concbench.plan.levels import parse_slo
-from concbench.result import Result
+from concbench.domain import Round, to_builtins
+from concbench.plan.levels import Slo, parse_slo
+from concbench.result import CellResult, Result
 
 
 def rate_payload(result: Result, rounds: Iterable[Round], slo: str | None) -> dict[str, Any]:
-    """Return `rate`, one entry a cell, and with objectives `slo`, `goodput_rps` and `good_pct`."""
+    """Return `rate`, one entry a cell, and with objectives `slo`, `goodput_rps` and `good_pct`.
+
+    The goodput is the cell's own (`analyse.goodput`), judged with the same objectives.
+    """
     grouped: dict[str, list[Round]] = {}
     for each in rounds:
         grouped.setdefault(each.cell.cell, []).append(each)
@@ -21,10 +23,43 @@ def rate_payload(result: Result, rounds: Iterable[Round], slo: str | None) -> di
     for cell in result.cells:
         entry = {"cell": cell.cell, "asked_rps": cell.rate_rps, **_sent(grouped.get(cell.cell, ()))}
         if wanted:
-            entry |= goodput(grouped.get(cell.cell, ()), wanted)
+            entry |= _goodput(cell)
             entry["slo"] = objectives(cell, wanted)
         entries.append(entry)
     return {"rate": entries}
+
+
+def objectives(cell: CellResult, slos: Sequence[Slo]) -> list[dict[str, Any]]:
+    """Return each objective with the cell's value and whether it is met.
+
+    A value that is not known meets nothing.
+    """
+    found = []
+    for slo in slos:
+        value = _value(cell, slo)
+        met = value is not None and (value <= slo.limit if slo.at_most else value >= slo.limit)
+        found.append({"slo": slo.key, "limit": slo.limit, "value": value, "met": met})
+    return found
+
+
+def _goodput(cell: CellResult) -> dict[str, Any]:
+    found = cell.goodput or {"requests_per_s": None, "attainment_pct": None, "requests": 0}
+    return {
+        "goodput_rps": to_builtins(found["requests_per_s"]),
+        "good_pct": found["attainment_pct"],
+        "requests": found["requests"],
+    }
+
+
+def _value(cell: CellResult, slo: Slo) -> float | None:
+    if slo.metric == "failed_pct":
+        sent = cell.requests.sent
+        return 100 * cell.requests.failed / sent if sent else None
+    if slo.metric == "user_tok_per_s":
+        slowest_ms = cell.client.tpot_ms.p95
+        return 1e3 / slowest_ms if slowest_ms else None
+    found: float | None = getattr(getattr(cell.client, slo.metric), slo.quantile or "p95")
+    return found
 
 
 def _sent(rounds: Sequence[Round]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+import msgspec
+
 MAX_HEAD_BYTES = 64 * 1024
 
 
@@ -33,6 +35,11 @@ class Reply:
     body: bytes
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+
+
+def json_reply(value: object, status: int = 200) -> Reply:
+    """Return a reply whose body is that value as JSON."""
+    return Reply(status, msgspec.json.encode(value))
 
 
 def parse_request(data: bytearray) -> Request | int:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
-from concbench.reference import metrics
-from concbench.reference.http import Reply, Request, query_value
+from concbench.reference import metrics, swap_pages
+from concbench.reference.http import Reply, Request, json_reply, query_value
 from concbench.reference.personas import refusal
 from concbench.reference.state import State
 from concbench.reference.tokens import apply_template, message_text
-
-_UNLOAD = "/api/models/unload"
 
 Page = Callable[[State, Request, int], Reply]
 """page(state, request, now_ns)"""
@@ -34,8 +31,8 @@ def find_page(state: State, request: Request) -> Page | None:
         inner = state.swap.inner_path(path)
         if inner != path:
             return PAGES["llamacpp"].get((request.method, inner))
-        if request.method == "POST" and path.startswith(_UNLOAD + "/"):
-            return _unload_one
+        if request.method == "POST" and path.startswith(swap_pages.UNLOAD + "/"):
+            return swap_pages.unload_one
     return PAGES[name].get((request.method, path))
 
 
@@ -46,7 +43,7 @@ def truth_page(state: State, request: Request, now_ns: int) -> Reply:
         truth.reset()
         truth.generated_tok = -state.running_tok()
         state.first_request_ns = None
-        return _json({"reset": True})
+        return json_reply({"reset": True})
     if asked == ("GET", "/truth"):
         since = query_value(request.query, "since") or "0"
         number = int(since) if since.isdigit() else 0
@@ -56,15 +53,11 @@ def truth_page(state: State, request: Request, now_ns: int) -> Reply:
         body = truth.token_times(int(wanted)) if wanted.isdigit() else None
         if body is not None:
             return Reply(200, body)
-    return _json({"error": "no such truth; token times need --keep-token-times"}, 404)
-
-
-def _json(value: object, status: int = 200) -> Reply:
-    return Reply(status, msgspec.json.encode(value))
+    return json_reply({"error": "no such truth; token times need --keep-token-times"}, 404)
 
 
 def _fixed(value: object) -> Page:
-    return lambda _state, _request, _now_ns: _json(value)
+    return lambda _state, _request, _now_ns: json_reply(value)
 
 
 def _text(text: str, content_type: str = "text/plain") -> Page:
@@ -83,12 +76,12 @@ def _metrics(name: str) -> Page:
 
 
 def _version(state: State, _request: Request, _now_ns: int) -> Reply:
-    return _json({"version": state.persona.version})
+    return json_reply({"version": state.persona.version})
 
 
 def _models_openai(state: State, _request: Request, _now_ns: int) -> Reply:
     model = {"id": state.model, "object": "model", "created": state.created_s}
-    return _json({"object": "list", "data": [{**model, "owned_by": state.persona.name}]})
+    return json_reply({"object": "list", "data": [{**model, "owned_by": state.persona.name}]})
 
 
 def _models_vllm(state: State, _request: Request, _now_ns: int) -> Reply:
@@ -101,7 +94,7 @@ def _models_vllm(state: State, _request: Request, _now_ns: int) -> Reply:
         "parent": None,
         "max_model_len": state.options.context_tok,
     }
-    return _json({"object": "list", "data": [model]})
+    return json_reply({"object": "list", "data": [model]})
 
 
 def _models_llamacpp(state: State, _request: Request, _now_ns: int) -> Reply:
@@ -118,29 +111,13 @@ def _models_llamacpp(state: State, _request: Request, _now_ns: int) -> Reply:
     name = state.model
     model = {"id": name, "aliases": [name], "tags": [], "object": "model", "meta": meta}
     data = [{**model, "created": state.created_s, "owned_by": "llamacpp"}]
-    return _json({"models": [{"name": name, "model": name}], "object": "list", "data": data})
-
-
-def _models_llama_swap(state: State, _request: Request, now_ns: int) -> Reply:
-    states = state.swap.states(now_ns)
-    data = [
-        {
-            "id": name,
-            "object": "model",
-            "created": state.created_s,
-            "owned_by": "llama-swap",
-            "status": {"value": "loaded" if states.get(name) == "ready" else "unloaded"},
-            "meta": {"llamaswap": {}},
-        }
-        for name in state.swap.models
-    ]
-    return _json({"object": "list", "data": data})
+    return json_reply({"models": [{"name": name, "model": name}], "object": "list", "data": data})
 
 
 def _props(state: State, _request: Request, _now_ns: int) -> Reply:
     name = state.model
     settings = {"n_ctx": state.options.context_tok, "params": {"n_predict": -1}}
-    return _json(
+    return json_reply(
         {
             "default_generation_settings": settings,
             "total_slots": state.slots(),
@@ -177,7 +154,7 @@ def _slots(state: State, _request: Request, _now_ns: int) -> Reply:
         )
     idle = {"n_ctx": context, "speculative": False, "is_processing": False}
     rows += [{"id": index, **idle} for index in range(len(rows), state.slots())]
-    return _json(rows)
+    return json_reply(rows)
 
 
 def _body(request: Request) -> dict[str, Any] | None:
@@ -200,24 +177,24 @@ def _tokenize(state: State, request: Request, _now_ns: int) -> Reply:
         return refusal(state.persona, "invalid", {"detail": "prompt or messages is expected"})
     tokens = state.tokenizer.encode(text)
     context = state.options.context_tok
-    return _json({"count": len(tokens), "max_model_len": context, "tokens": tokens})
+    return json_reply({"count": len(tokens), "max_model_len": context, "tokens": tokens})
 
 
 def _detokenize(state: State, request: Request, _now_ns: int) -> Reply:
     text = _decoded(state, request)
-    return _json({"prompt": text}) if text is not None else _no_tokens(state)
+    return json_reply({"prompt": text}) if text is not None else _no_tokens(state)
 
 
 def _tokenize_llamacpp(state: State, request: Request, _now_ns: int) -> Reply:
     body = _body(request)
     if body is None:
         return refusal(state.persona, "bad_json", {"detail": "an object is expected"})
-    return _json({"tokens": state.tokenizer.encode(str(body.get("content", "")))})
+    return json_reply({"tokens": state.tokenizer.encode(str(body.get("content", "")))})
 
 
 def _detokenize_llamacpp(state: State, request: Request, _now_ns: int) -> Reply:
     text = _decoded(state, request)
-    return _json({"content": text}) if text is not None else _no_tokens(state)
+    return json_reply({"content": text}) if text is not None else _no_tokens(state)
 
 
 def _decoded(state: State, request: Request) -> str | None:
@@ -235,15 +212,15 @@ def _template(state: State, request: Request, _now_ns: int) -> Reply:
     messages = (_body(request) or {}).get("messages")
     if not isinstance(messages, list):
         return refusal(state.persona, "invalid", {"detail": "messages is expected"})
-    return _json({"prompt": apply_template(message_text(messages))})
+    return json_reply({"prompt": apply_template(message_text(messages))})
 
 
 def _reset_cache(value: object) -> Page:
     def page(state: State, _request: Request, _now_ns: int) -> Reply:
         if state.scheduler.running:
-            return _json({"success": False}, 200 if state.persona.name == "vllm" else 400)
+            return json_reply({"success": False}, 200 if state.persona.name == "vllm" else 400)
         state.prefixes.clear()
-        return _json(value)
+        return json_reply(value)
 
     return page
 
@@ -258,14 +235,14 @@ def _vllm_info(state: State, _request: Request, _now_ns: int) -> Reply:
             **drafts,
             **(synthetic if state.options.simulated_acceptance else {}),
         }
-    return _json({"vllm_config": config})
+    return json_reply({"vllm_config": config})
 
 
 def _sglang_info(state: State, _request: Request, _now_ns: int) -> Reply:
     pool, slots = state.kv_pool_tok(), state.slots()
     memory = {"weight": 0.25, "kvcache": 2.0, "token_capacity": pool, "graph": 0.0}
     inner = {"effective_max_running_requests_per_dp": slots, "memory_usage": memory}
-    return _json(
+    return json_reply(
         {
             "model_path": state.model,
             "served_model_name": state.model,
@@ -283,7 +260,7 @@ def _sglang_info(state: State, _request: Request, _now_ns: int) -> Reply:
 
 
 def _sglang_model(state: State, _request: Request, _now_ns: int) -> Reply:
-    return _json({"model_path": state.model, "is_generation": True})
+    return json_reply({"model_path": state.model, "is_generation": True})
 
 
 def _sglang_loads(state: State, _request: Request, _now_ns: int) -> Reply:
@@ -296,16 +273,16 @@ def _sglang_loads(state: State, _request: Request, _now_ns: int) -> Reply:
         "max_running_requests": state.slots(),
         "token_usage": min(1.0, used / pool),
     }
-    return _json({"loads": [load]})
+    return json_reply({"loads": [load]})
 
 
 def _vllm_load(state: State, _request: Request, _now_ns: int) -> Reply:
-    return _json({"server_load": len(state.scheduler.running) + len(state.scheduler.waiting)})
+    return json_reply({"server_load": len(state.scheduler.running) + len(state.scheduler.waiting)})
 
 
 def _ollama_tags(state: State, _request: Request, _now_ns: int) -> Reply:
     name = state.model
-    return _json({"models": [{"name": name, "model": name, "size": 96576768}]})
+    return json_reply({"models": [{"name": name, "model": name, "size": 96576768}]})
 
 
 def _ollama_ps(state: State, _request: Request, _now_ns: int) -> Reply:
@@ -318,35 +295,7 @@ def _ollama_ps(state: State, _request: Request, _now_ns: int) -> Reply:
         "size_vram": 0,
         "context_length": state.options.context_tok,
     }
-    return _json({"models": [model]})
-
-
-def _running(state: State, _request: Request, now_ns: int) -> Reply:
-    told = {"proxy": "http://localhost:5800", "name": "", "description": ""}
-    rows = [
-        {
-            "model": name,
-            "state": value,
-            "cmd": f"llama-server -m /models/{name}.gguf --port 5800",
-            "ttl": state.options.ttl_ns // 1_000_000_000,
-            **told,
-        }
-        for name, value in state.swap.states(now_ns).items()
-    ]
-    return _json({"running": rows})
-
-
-def _unload(state: State, _request: Request, _now_ns: int) -> Reply:
-    state.swap.unload()
-    return Reply(200, b"OK", "text/plain")
-
-
-def _unload_one(state: State, request: Request, _now_ns: int) -> Reply:
-    model = unquote(request.path.removeprefix(_UNLOAD + "/"))
-    if model not in state.swap.models:
-        return refusal(state.persona, "wrong_model", {"model": model})
-    state.swap.unload(model)
-    return Reply(200, b"OK", "text/plain")
+    return json_reply({"models": [model]})
 
 
 _LLAMACPP: dict[tuple[str, str], Page] = {
@@ -392,12 +341,12 @@ PAGES: dict[str, dict[tuple[str, str], Page]] = {
     "llamacpp": _LLAMACPP,
     "llama-swap": {
         ("GET", "/health"): _text("OK"),
-        ("GET", "/v1/models"): _models_llama_swap,
-        ("GET", "/running"): _running,
+        ("GET", "/v1/models"): swap_pages.models,
+        ("GET", "/running"): swap_pages.running,
         ("GET", "/api/version"): _version,
         ("GET", "/metrics"): _metrics("llama-swap"),
-        ("GET", "/unload"): _unload,
-        ("POST", _UNLOAD): _unload,
+        ("GET", "/unload"): swap_pages.unload,
+        ("POST", swap_pages.UNLOAD): swap_pages.unload,
     },
     "ollama": {
         ("GET", "/"): _text("Ollama is running"),

@@ -1,8 +1,4 @@
-"""The server: requests in, answers by the schedule, and the truth about both.
-
-The fast path is `_deliver`: a token between the first and the last costs two concatenations, one
-`send` and one reading of the clock.
-"""
+"""The server: requests in, answers by the schedule, and the truth about both."""
 
 from __future__ import annotations
 
@@ -15,17 +11,17 @@ from typing import TYPE_CHECKING
 from concbench.clock import now_ns, utc_now
 from concbench.errors import UsageError
 from concbench.reference.answer import Answer
-from concbench.reference.books import count_end, count_first, reset
+from concbench.reference.books import reset
 from concbench.reference.chaos import Chaos
 from concbench.reference.counters import Counters
+from concbench.reference.delivery import Delivery
 from concbench.reference.faults import Named, parse_faults
 from concbench.reference.http import Reply, Request, response_head
 from concbench.reference.net import Connection, Network, sharpen_timer, tls_context
 from concbench.reference.order import Order, read_order
 from concbench.reference.pages import find_page, truth_page
-from concbench.reference.parts import Part
 from concbench.reference.personas import PERSONAS, refusal
-from concbench.reference.render import Ids, Usage, phrases
+from concbench.reference.render import Ids
 from concbench.reference.schedule import Job, Scheduler
 from concbench.reference.state import State
 from concbench.reference.stream import Stream
@@ -35,7 +31,6 @@ from concbench.reference.truth import Trace
 if TYPE_CHECKING:
     from concbench.reference.options import Options
 
-_BLOCKED = BlockingIOError
 _AUTO_TICK_NS = 200_000
 _AUTO_TICK_STREAMS = 64
 _WORKERS_APART_NS = 1_500_000_000
@@ -66,10 +61,7 @@ class Server:
         # Processes behind one port do not begin at the same moment.
         for index, books in enumerate(self.state.workers):
             books.began_ns = index * _WORKERS_APART_NS
-        self._chunk_tok = options.pace.tokens_per_chunk
-        self._phrases = phrases(self._chunk_tok)
-        # TLS writes raise their own exceptions and the proxy must see the bytes: no short cut.
-        self._short_cut = options.tls_cert is None and not options.coalesce_ns
+        self.delivery = Delivery(self.state, self.net)
         self._chaos = None if options.chaos_seed is None else Chaos(options.chaos_seed)
         self._pages = 0
         limit = options.max_inflight
@@ -114,7 +106,7 @@ class Server:
     def tick(self, now: int) -> int | None:
         """Send what is due; return when the next token is."""
         scheduler = self.state.scheduler
-        scheduler.advance(now, self._deliver)
+        scheduler.advance(now, self.delivery.deliver)
         return scheduler.next_due_ns()
 
     def on_request(self, conn: Connection, request: Request) -> None:
@@ -192,7 +184,7 @@ class Server:
         """Abort what the connection was being served."""
         stream, conn.stream = conn.stream, None
         if isinstance(stream, Stream):
-            self._close_books(stream)
+            self.delivery.close_books(stream)
 
     def _authorised(self, request: Request) -> bool:
         # Engines guard the API, not the health and metrics pages.
@@ -209,13 +201,7 @@ class Server:
         head = response_head(reply.status, headers, length=len(reply.body))
         body = b"" if request.method == "HEAD" else reply.body
         self.net.write(conn, head + body)
-        self._after(conn, keep_alive=keep)
-
-    def _after(self, conn: Connection, *, keep_alive: bool) -> None:
-        if keep_alive:
-            self.net.resume(conn)
-        else:
-            self.net.end(conn)
+        self.delivery.after(conn, keep_alive=keep)
 
     def _generate(self, conn: Connection, request: Request, *, chat: bool) -> None:
         state = self.state
@@ -239,7 +225,7 @@ class Server:
         script = stream.answer.script
         if script is not None and script.reply is not None:
             trace.status = 0
-            self._queue(stream, script.to_wire(script.reply))
+            self.delivery.queue(stream, script.to_wire(script.reply))
             return
         job = Job(
             conn.received_ns,
@@ -249,7 +235,7 @@ class Server:
             stream,
         )
         stream.job = job
-        self._queue(stream, stream.answer.opening())
+        self.delivery.queue(stream, stream.answer.opening())
         if conn.stream is stream:
             state.scheduler.submit(job)
 
@@ -305,151 +291,6 @@ class Server:
             trace.times = array("q")
         conn.stream = stream
         return stream
-
-    def _deliver(self, job: Job, count: int, due_ns: int) -> None:
-        stream: Stream = job.owner
-        if not stream.fast or job.state != "running":
-            self._emit(stream, job, count, due_ns)
-            return
-        text = self._phrases[(stream.offset + job.sent_tok - count) & 255]
-        data = stream.head + text + stream.tail
-        conn = stream.conn
-        if conn.out:
-            conn.out += data
-        else:
-            try:
-                sent = stream.send(data)
-            except _BLOCKED:
-                sent = 0
-            except OSError:
-                self.net.drop(conn)
-                return
-            if sent != len(data):
-                self.net.keep(conn, data[sent:])
-        now = now_ns()
-        trace = stream.trace
-        trace.last_ns = now
-        trace.tokens += count
-        if now - due_ns > trace.lateness_max_ns:
-            trace.lateness_max_ns = now - due_ns
-        if trace.times is not None:
-            trace.times.append(now)
-            trace.times.append(count)
-
-    def _emit(self, stream: Stream, job: Job, count: int, due_ns: int) -> None:
-        """Send the first token, the last, and any that a fault or a proxy has a hand in."""
-        first, last = job.sent_tok == count, job.state == "done"
-        trace, answer = stream.trace, stream.answer
-        if first:
-            count_first(self.state, stream.worker, job)
-            trace.started_ns, trace.first_due_ns = job.started_ns, job.first_due_ns
-        usage = Usage(
-            job.prompt_tok,
-            job.sent_tok,
-            job.cached_tok,
-            prompt_ms=(job.first_due_ns - job.started_ns) / 1e6,
-            predicted_ms=(due_ns - job.first_due_ns) / 1e6,
-        )
-        if last:
-            trace.finish = stream.reason
-            count_end(self.state, stream.worker, job, stream.reason)
-        parts = answer.emission(job.sent_tok - count, count, usage, stream.reason if last else None)
-        lateness_ns = self._queue(stream, parts, due_ns)
-        if answer.streamed:
-            trace.lateness_max_ns = max(trace.lateness_max_ns, lateness_ns)
-        if first and not last and answer.plain and self._short_cut:
-            head, tail = answer.edges()
-            size = len(head) + len(self._phrases[0]) + len(tail)
-            stream.head, stream.tail = b"%x\r\n%b" % (size, head), tail + b"\r\n"
-            stream.fast = True
-
-    def _queue(self, stream: Stream, parts: list[Part], due_ns: int = 0) -> int:
-        """Write parts, or queue them behind those that wait; return now − due."""
-        if stream.answer.script is not None:
-            stream.outbox.extend(parts)
-            self._pump(stream)
-        elif parts:
-            self.net.write(stream.conn, b"".join(part.data or b"" for part in parts))
-            tokens = sum(part.tokens for part in parts)
-            if tokens:
-                self._stamp(stream, tokens)
-            if parts[-1].kind in ("end", "body"):
-                self._complete(stream)
-        return now_ns() - due_ns
-
-    def _pump(self, stream: Stream) -> None:
-        """Write the parts whose time has come."""
-        outbox, conn = stream.outbox, stream.conn
-        while outbox and not stream.waiting and conn.stream is stream:
-            part = outbox[0]
-            if part.wait_ns:
-                at_ns = (stream.written_ns or now_ns()) + part.wait_ns
-                part.wait_ns = 0
-                if at_ns > now_ns():
-                    stream.waiting = True
-                    self.net.at(at_ns, lambda: self._resume_pump(stream))
-                    return
-            outbox.popleft()
-            if part.data:
-                self.net.write(conn, part.data)
-            stream.written_ns = now_ns()
-            if conn.stream is not stream:
-                return
-            if part.tokens:
-                self._stamp(stream, part.tokens)
-            if part.after is not None:
-                self._sever(stream, part.after)
-            elif part.kind in ("end", "body"):
-                self._complete(stream)
-
-    def _resume_pump(self, stream: Stream) -> None:
-        stream.waiting = False
-        self._pump(stream)
-
-    def _stamp(self, stream: Stream, tokens: int) -> None:
-        now, trace = now_ns(), stream.trace
-        if trace.first_ns < 0:
-            trace.first_ns = now
-        trace.last_ns = now
-        trace.tokens += tokens
-        if trace.times is not None:
-            trace.times.extend((now, tokens))
-
-    def _sever(self, stream: Stream, how: str) -> None:
-        conn = stream.conn
-        if how == "half_close":
-            self.net.half_close(conn)
-            self._close_books(stream)
-            return
-        conn.stream = None
-        self._close_books(stream)
-        if how == "reset":
-            self.net.drop(conn, reset=True)
-        else:
-            self.net.end(conn)
-
-    def _complete(self, stream: Stream) -> None:
-        """The answer is written: the connection is free for the next request."""
-        conn = stream.conn
-        conn.stream = None
-        self._close_books(stream)
-        self._after(conn, keep_alive=stream.keep_alive)
-
-    def _close_books(self, stream: Stream) -> None:
-        """Close the books of a stream; a job that still runs is cancelled."""
-        trace, job = stream.trace, stream.job
-        stream.outbox.clear()
-        if trace.ended_ns < 0:
-            trace.ended_ns = now_ns()
-        if job is None:
-            return
-        stream.job = None
-        if job.state in ("waiting", "running"):
-            self.state.scheduler.cancel(job, now_ns())
-            trace.finish = "abort"
-            count_end(self.state, stream.worker, job, "abort")
-        trace.started_ns, trace.preemptions = job.started_ns, job.preemptions
-        trace.first_due_ns, trace.last_due_ns = job.first_due_ns, job.last_due_ns
 
     def _arm_events(self, first_ns: int) -> None:
         """Set the timers of what is to happen once, counted from the first request's arrival."""

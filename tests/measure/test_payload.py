@@ -1,13 +1,16 @@
-"""Objectives and goodput on rounds that are made up."""
+"""What `rate` adds to a result, on rounds that are made up."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from concbench.analyse.study import StudyFacts, judge
 from concbench.domain import Cell, Events, RequestRecord, Round, RoundInstrument, Workload
-from concbench.measure.goodput import goodput
 from concbench.measure.payload import rate_payload
 from concbench.plan.levels import parse_slo
+from concbench.result import Result
 
 MS = 1_000_000
 N = 200
@@ -57,27 +60,7 @@ def a_round(ttft_ms: list[float], *, failed: int = 0) -> Round:
     )
 
 
-def test_goodput_counts_requests_that_met_every_objective() -> None:
-    slow_every_fourth = [500.0 if k % 4 == 0 else 20.0 for k in range(N)]
-    found = goodput([a_round(slow_every_fourth)] * 3, parse_slo("ttft_p95=100ms"))
-    assert found["goodput_rps"]["point"] == pytest.approx(15.0, rel=0.03)
-    assert found["good_pct"] == pytest.approx(75.0, abs=1.5)
-
-
-def test_every_objective_counts_and_a_failed_request_is_never_good() -> None:
-    rounds = [a_round([20.0] * N, failed=N)]
-    assert goodput(rounds, parse_slo("ttft=1s"))["good_pct"] == 0
-    fine = [a_round([20.0] * N)]
-    assert goodput(fine, parse_slo("user_tok_per_s=99"))["good_pct"] == 100
-    assert goodput(fine, parse_slo("user_tok_per_s=101"))["good_pct"] == 0
-    assert goodput(fine, parse_slo("ttft=1s,e2e=100ms"))["good_pct"] == 0
-    assert goodput(fine, parse_slo("icl=11ms,failed=1%"))["good_pct"] == 100
-
-
-def test_the_sent_rate_stands_beside_the_asked_one() -> None:
-    from concbench.analyse.study import StudyFacts, judge
-
-    rounds = [a_round([20.0] * N), a_round([30.0] * N)]
+def judged(rounds: list[Round], slo: str = "") -> Result:
     facts = StudyFacts(
         tool_version="0",
         command="rate",
@@ -85,8 +68,35 @@ def test_the_sent_rate_stands_beside_the_asked_one() -> None:
         began_utc="2026-01-01T00:00:00Z",
         machine={},
         targets={},
+        slos=parse_slo(slo) if slo else (),
     )
-    result = judge(rounds, facts)
+    return judge(rounds, facts)
+
+
+def goodput(rounds: list[Round], slo: str) -> dict[str, Any]:
+    return dict(rate_payload(judged(rounds, slo), rounds, slo)["rate"][0])
+
+
+def test_goodput_counts_requests_that_met_every_objective() -> None:
+    slow_every_fourth = [500.0 if k % 4 == 0 else 20.0 for k in range(N)]
+    found = goodput([a_round(slow_every_fourth)] * 3, "ttft_p95=100ms")
+    assert found["goodput_rps"]["point"] == pytest.approx(15.0, rel=0.03)
+    assert found["good_pct"] == pytest.approx(75.0, abs=1.5)
+
+
+def test_every_objective_counts_and_a_failed_request_is_never_good() -> None:
+    rounds = [a_round([20.0] * N, failed=N)]
+    assert goodput(rounds, "ttft=1s")["good_pct"] == 0
+    fine = [a_round([20.0] * N)]
+    assert goodput(fine, "user_tok_per_s=99")["good_pct"] == 100
+    assert goodput(fine, "user_tok_per_s=101")["good_pct"] == 0
+    assert goodput(fine, "ttft=1s,e2e=100ms")["good_pct"] == 0
+    assert goodput(fine, "icl=11ms,failed=1%")["good_pct"] == 100
+
+
+def test_the_sent_rate_stands_beside_the_asked_one() -> None:
+    rounds = [a_round([20.0] * N), a_round([30.0] * N)]
+    result = judged(rounds)
     payload = rate_payload(result, rounds, "ttft_p95=25ms,failed=1%,user_tok_per_s=50")
     entry = payload["rate"][0]
     assert entry["asked_rps"] == 20.0

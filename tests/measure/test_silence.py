@@ -11,12 +11,16 @@ from concbench.cli.main import main
 from concbench.domain import RequestRecord
 from concbench.load.generator import Progress
 from concbench.measure.silence import (
+    LATER_SILENT_S,
     MOST_GUESSED_S,
     RUNAWAY_ROOM_BYTES,
     STALL_S,
+    Guard,
     Patience,
     Runaway,
     Silence,
+    later_silent_s,
+    probe_guard,
 )
 from concbench.observe.observer import LiveView
 from tests.servers import reference_server
@@ -96,9 +100,26 @@ def test_patience_grows_with_what_was_seen_and_what_is_asked() -> None:
     assert patience.limit_s(1, 50) == pytest.approx(1000)
 
 
+def test_a_short_request_may_be_silent_as_long_as_answers_were_before() -> None:
+    assert later_silent_s(0.2) == LATER_SILENT_S
+    assert later_silent_s(100.0) == 500.0
+
+
+def test_a_probe_is_ended_by_silence_by_too_much_and_by_its_length() -> None:
+    def guard(silent_s: float = 30.0) -> Guard:
+        return probe_guard(silent_s, output_tok=24, step_s=1.0, bytes_per_tok=100.0)
+
+    assert "no byte came for 30 s" in (guard().silence.look(progress(30)) or "")
+    assert "did not end" in (guard().runaway.look(progress(1, received=5_000_000)) or "")
+    assert guard().deadline.look(progress(269)) is None
+    assert "did not end within 270 s" in (guard().deadline.look(progress(271)) or "")
+    assert guard(600.0).deadline.look(progress(599)) is None, "while a model loads"
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("concbench.measure.silence.STALL_S", 0.7)
+    monkeypatch.setattr("concbench.measure.silence.LATER_SILENT_S", 0.7)
     monkeypatch.setattr("concbench.measure.silence.STALL_FACTOR", 1.0)
     monkeypatch.setattr("concbench.measure.silence.RUNAWAY_ROOM_BYTES", 20_000)
 
@@ -132,3 +153,21 @@ def test_what_does_not_end_is_ended(
     assert all(said in cell["outcome_detail"] for cell in measured)
     stalled = [doubt for doubt in result["doubts"] if doubt["code"] == "stalled"]
     assert {doubt["severity"] for doubt in stalled} == {"fatal"}
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("hang=0@after=1", "no byte came for 1 s with 1 requests in flight"),
+        ("endless@after=1", "the answers did not end"),
+        ("endless", "the answers did not end"),
+    ],
+)
+def test_a_request_before_the_measured_ones_does_not_wait_for_ever(
+    fault: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with reference_server("--ttft-ms", "2", "--itl-ms", "1", "--fault", fault) as url:
+        code = main(["burst", url, "--levels", "1", "--quiet", "--out", str(tmp_path / "s")])
+    assert code == 3
+    assert said in capsys.readouterr().err

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ CODES = {0, 2, 3, 4, 5, 130}
 LIMIT_S = 240.0
 """One run may take so long; the longest honest one is far below."""
 
-SHORT = ("--output-tokens", "24", "--quiet")
+SHORT = ("--output-tokens", "24")
 AGAINST_A_SERVER: dict[str, tuple[str, ...]] = {
     "burst": ("URL", "--levels", "1,2,4", "--rounds", "2", *SHORT, "--out", "OUT"),
     "sustain": ("URL", "-c", "4", "--max-s", "6", "--min-s", "3", "--rounds", "2", *SHORT,
@@ -73,16 +73,22 @@ def run(argv: list[str], folder: Path) -> Run:
     """Run the command in a session of its own; where it hangs all of it is killed."""
     began_ns = now_ns()
     child = subprocess.Popen(
-        [sys.executable, "-m", "concbench", *argv], cwd=folder, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-        errors="replace",
+        [sys.executable, "-u", "-X", "faulthandler", "-m", "concbench", *argv],
+        cwd=folder, start_new_session=True, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
         said, _ = child.communicate(timeout=LIMIT_S)
         code: int | None = child.returncode
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        said, _ = child.communicate()
+        child.send_signal(signal.SIGABRT)  # faulthandler then says where each thread waits
+        try:
+            said, _ = child.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            said, _ = child.communicate()
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         code = None
     return Run(argv, code, said, (now_ns() - began_ns) / 1e9)
 

@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,16 +175,20 @@ def _side(letter: Letter, asked: SideSpec, args: Namespace, study: OpenStudy) ->
     carrier = options.carrier(args)
     longest = max(args.contexts or [args.prompt_tokens])
 
+    borne_s: list[float] = []
+
     @contextmanager
     def reach() -> Iterator[Session]:
         lane = ready(
-            target,
+            replace(target, silent_s=max(borne_s, default=target.silent_s)),
             slots=min(max(args.levels), MOST_EMBEDDED_SLOTS),
             context_tok=embedded_context_tok(longest, args.output_tokens),
             log_folder=study.folder / "logs" / file_name(asked.name),
         )
         with lane as session:
             session.carrier = carrier
+            # It has answered: from now on the same silence is a hang, and not a model that loads.
+            borne_s.append(session.silent_s)
             yield session
 
     return Side(letter, asked.name, reach, asked.upkeep, asked.recipe)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 import msgspec
 
@@ -17,14 +17,21 @@ from concbench.clock import now_ns, sleep_s
 from concbench.domain import Arrival, Cell, CellOutcome, Round, RoundPhase, Workload
 from concbench.engines.registry import ENGINES
 from concbench.errors import NotReady, PromptTooLong, UsageError
-from concbench.load.generator import LoadPlan, Progress, RawRound
+from concbench.load.generator import LoadPlan, RawRound
 from concbench.load.script import Once, Script
 from concbench.measure.digest import digest
 from concbench.measure.interrupts import Insisted, held
 from concbench.measure.observed import live, mark, samples
 from concbench.measure.requests import render_all
 from concbench.measure.session import Session
-from concbench.measure.silence import UNKNOWN_STEP_S, Deadline, Patience, Runaway, Silence
+from concbench.measure.silence import (
+    UNKNOWN_STEP_S,
+    Deadline,
+    Guard,
+    Patience,
+    Runaway,
+    Silence,
+)
 from concbench.plan.prompts import Prompt, prompts_sha256
 from concbench.plan.splitmix import derive
 from concbench.serve.http import parse_json
@@ -128,29 +135,6 @@ def without_key(parsed: Round, key: str | None) -> Round:
         for record in parsed.requests
     ]
     return msgspec.structs.replace(parsed, requests=records)
-
-
-@dataclass(slots=True)
-class Guard:
-    """Ends a round that would not end by itself; `hung` then says why."""
-
-    silence: Silence
-    runaway: Runaway
-    deadline: Deadline
-    hung: str | None = None
-
-    def over(self, plan: LoadPlan) -> LoadPlan:
-        """Return the plan with this guard beside its own rule, if it has one."""
-        own = plan.stop_when
-
-        def stop(progress: Progress) -> bool:
-            if own is not None and own(progress):
-                return True
-            rules = (self.silence, self.runaway, self.deadline)
-            self.hung = next(filter(None, (rule.look(progress) for rule in rules)), None)
-            return self.hung is not None
-
-        return replace(plan, stop_when=stop)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from concbench.engines.spec import Answer
 from concbench.load.stream import kind_of
 from concbench.measure.doctor import Check
 from concbench.measure.session import Session, one_request
+from concbench.measure.silence import Patience
 
 CONNECTS, GETS = 10, 20
 CONNECT_TIMEOUT_S = 3.0
@@ -184,7 +185,8 @@ def _three_prompts(session: Session, seed: int) -> tuple[Round, Round, Round]:
     """Send a fresh prompt, the same again, and another fresh one, a token each."""
     tok = min(CACHE_PROMPT_TOK, (session.facts.max_context_tok or CACHE_PROMPT_TOK) // 2)
     first, other = (prompt.text for prompt in session.prompts(2, tok, "prose", seed))
-    sent = [one_request(session, text, 1) for text in (first, first, other)]
+    silent_s = Patience(session.prefill_ns).limit_s(1, tok)
+    sent = [one_request(session, text, 1, silent_s) for text in (first, first, other)]
     return sent[0], sent[1], sent[2]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -24,13 +24,14 @@ from concbench.errors import (
     WrongPath,
 )
 from concbench.load import stamps
-from concbench.load.generator import LoadPlan, RawRound, resolve, run
-from concbench.load.script import Once, Outgoing
+from concbench.load.generator import LoadPlan, resolve, run
+from concbench.load.script import Once
 from concbench.load.stream import Peer
 from concbench.load.tls import context
 from concbench.measure.carrier import Carrier
 from concbench.measure.digest import digest
 from concbench.measure.requests import Ask
+from concbench.measure.silence import FIRST_SILENT_S, later_silent_s, probe_guard
 from concbench.measure.tokenizer import ServerTokenizer
 from concbench.observe.observer import Observer
 from concbench.plan.prompts import (
@@ -48,7 +49,6 @@ from concbench.serve.swap import LLAMA_SWAP, ROUTER, kind_of
 PACE_TOK = 24
 """Output tokens of the request that finds the pace of decoding."""
 
-PROBE_TIMEOUT_NS = 600 * 1_000_000_000
 LOADING_WAIT_NS = 30 * 1_000_000_000
 LOADING_POLL_S = 0.25
 
@@ -90,8 +90,8 @@ class Session:
     `observer` watches the server while it is set; `carrier` carries the rounds' load. Behind a
     proxy or router `inner` says which engine it is and where it tells of itself. `dossier` is what
     the study keeps of the lane beyond its facts, `loading_wait_ns` how long the first request may
-    be answered with 502, 503 or 504. `extra` is what is known of the server beyond
-    `TargetFacts`.
+    be answered with 502, 503 or 504, `silent_s` how long a short one may be silent. `extra` is
+    what is known of the server beyond `TargetFacts`.
     """
 
     lane: str
@@ -116,6 +116,7 @@ class Session:
     alive: Callable[[], str | None] = lambda: None
     dossier: dict[str, object] = field(default_factory=dict)
     loading_wait_ns: int = LOADING_WAIT_NS
+    silent_s: float = FIRST_SILENT_S
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def prompts(
@@ -137,10 +138,12 @@ class Session:
         self.next_prompt += 0 if same else n
         return made
 
-    def load(self, outgoing: Sequence[Outgoing], timeout_ns: int | None = None) -> RawRound:
-        """Send all at once and return what came."""
-        scripts = [Once(request) for request in outgoing]
-        return run(LoadPlan(self.peer, scripts, self.stamp, timeout_ns))
+    def first_answer_s(self) -> float:
+        """Return how long the first request took, in seconds; 0 before there was one."""
+        record = self.first_request
+        if record is None or record.sent_ns is None or record.end_ns is None:
+            return 0.0
+        return (record.end_ns - record.sent_ns) / 1e9
 
 
 def open_session(attached: Attached, access: Access, ask_options: dict[str, object]) -> Session:
@@ -190,9 +193,10 @@ def calibrate(session: Session, kind: str, seed: int) -> None:
     if counted is None:
         session.tokenizer = None
     rounds = [first_answer(session, texts[0])]
+    session.first_request = rounds[0].requests[0]
+    session.silent_s = later_silent_s(session.first_answer_s())
     rounds += [one_request(session, text, 1) for text in texts[1 : 1 if counted else 2]]
     records = [each.requests[0] for each in rounds]
-    session.first_request = records[0]
     if counted is not None and records[0].prompt_tok is not None:
         session.template_tok = max(0, records[0].prompt_tok - counted[0])
     elif records[0].prompt_tok is not None and len(records) > 1:
@@ -236,12 +240,21 @@ def find_pace(session: Session, text: str, one_token_bytes: int) -> None:
         session.step_ns = (record.end_ns - sent) // max(1, record.output_tok)
 
 
-def one_request(session: Session, text: str, output_tok: int) -> Round:
-    """Send one request and return its round. Raises the TargetError that fits a failure."""
+def one_request(
+    session: Session, text: str, output_tok: int, silent_s: float | None = None
+) -> Round:
+    """Send one request and return its round. Raises the TargetError that fits a failure.
+
+    It may be silent for `silent_s`, by default what the session bears of a short one.
+    """
     outgoing = session.ask.render(text, output_tok, 0, "concbench-probe")
-    raw = session.load([outgoing], PROBE_TIMEOUT_NS)
+    step_s = session.step_ns / 1e9 or session.first_answer_s()
+    guard = probe_guard(silent_s or session.silent_s, output_tok, step_s, session.bytes_per_tok)
+    raw = run(guard.over(LoadPlan(session.peer, [Once(outgoing)], session.stamp)))
     if raw.interrupted:
         raise KeyboardInterrupt
+    if guard.hung is not None:
+        raise NotReady(f"{session.facts.base_url}{session.ask.path}: {guard.hung}")
     cell = Cell(cell="probe", lane=session.lane, concurrency=1, context_tok=0)
     workload = Workload(
         prompt_tokens=0,
@@ -287,9 +300,7 @@ def failure(session: Session, record: RequestRecord) -> ConcbenchError:
     return TargetError(f"{url}: the first request failed: {kind.replace('_', ' ')}: {detail}")
 
 
-def with_first_request(facts: TargetFacts, record: RequestRecord | None) -> TargetFacts:
-    """Return the facts with the first request's time, in seconds, added."""
-    if record is None or record.sent_ns is None or record.end_ns is None:
-        return facts
-    took_s = round((record.end_ns - record.sent_ns) / 1e9, 4)
-    return msgspec.structs.replace(facts, first_request_s=took_s)
+def with_first_request(session: Session) -> TargetFacts:
+    """Return the session's facts with the first request's time, in seconds, added."""
+    took_s = round(session.first_answer_s(), 4)
+    return msgspec.structs.replace(session.facts, first_request_s=took_s or None)

@@ -1,6 +1,7 @@
 """When a round will not end by itself: silence on every side, answers without an end, a trickle.
 
-No request waits for ever, with or without `--timeout-s`: a round is cut when no byte came and the
+No request waits for ever, with or without `--timeout-s`, the first ones that find the pace
+included: a round is cut when no byte came and the
 server's own counter stood still for long, when far more came than was asked for, and when it takes
 many times what its requests would one after another.
 """
@@ -8,10 +9,10 @@ many times what its requests would one after another.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from concbench.domain import RequestRecord
-from concbench.load.generator import Progress
+from concbench.load.generator import LoadPlan, Progress
 from concbench.observe.observer import LiveView
 
 STALL_S = 10.0
@@ -24,13 +25,19 @@ MOST_GUESSED_S = 600.0
 """The longest that is borne on a guess, before anything like it was measured."""
 
 ROUND_FACTOR = 10.0
-LEAST_ROUND_S = 120.0
+LEAST_ROUND_S = 60.0
 UNKNOWN_STEP_S = 1.0
 
 PROBE_TOK = 50
 RUNAWAY_FACTOR = 8.0
 RUNAWAY_ROOM_BYTES = 4 << 20
 UNKNOWN_BYTES_PER_TOK = 1024.0
+
+FIRST_SILENT_S = 600.0
+"""How long the very first request may be silent: some servers load the model meanwhile."""
+
+LATER_SILENT_S = 30.0
+"""How long a short request may be silent at least, once the server has answered one."""
 
 
 class Silence:
@@ -92,6 +99,29 @@ class Runaway:
 
 
 @dataclass(slots=True)
+class Guard:
+    """Ends a round that would not end by itself; `hung` then says why."""
+
+    silence: Silence
+    runaway: Runaway
+    deadline: Deadline
+    hung: str | None = None
+
+    def over(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan with this guard beside its own rule, if it has one."""
+        own = plan.stop_when
+
+        def stop(progress: Progress) -> bool:
+            if own is not None and own(progress):
+                return True
+            rules = (self.silence, self.runaway, self.deadline)
+            self.hung = next(filter(None, (rule.look(progress) for rule in rules)), None)
+            return self.hung is not None
+
+        return replace(plan, stop_when=stop)
+
+
+@dataclass(slots=True)
 class Patience:
     """How long a silence is borne, learnt from the waits for first tokens as they are seen."""
 
@@ -113,3 +143,18 @@ class Patience:
         scale = requests * max(1.0, prompt_tok / PROBE_TOK)
         guess_s = min(MOST_GUESSED_S, STALL_FACTOR * self.prefill_ns / 1e9 * scale)
         return max(STALL_S, guess_s, STALL_FACTOR * self.longest_ns / 1e9)
+
+
+def probe_guard(silent_s: float, output_tok: int, step_s: float, bytes_per_tok: float) -> Guard:
+    """Return the guard of one short request: silent for `silent_s` at most, `step_s` a token."""
+    serial_s = silent_s / ROUND_FACTOR + output_tok * step_s
+    return Guard(
+        Silence(silent_s, lambda: None),
+        Runaway(output_tok, 1, bytes_per_tok),
+        Deadline(serial_s),
+    )
+
+
+def later_silent_s(answer_s: float) -> float:
+    """Return how long a short request may be silent where one took `answer_s` before."""
+    return max(LATER_SILENT_S, STALL_FACTOR * answer_s)

@@ -79,12 +79,16 @@ class LaneDown(Exception):
 
 @dataclass(slots=True)
 class Rig:
-    """One variant of a lane. `first_prompt` is the number of the next prompt nobody has used."""
+    """One variant of a lane. `first_prompt` is the number of the next prompt nobody has used.
+
+    `borne_s` is how long a short request may be silent once the lane was up; 0 before.
+    """
 
     variant: Variant
     options: RigOptions
     first_prompt: int = 0
     starts: int = 0
+    borne_s: float = 0.0
     session: Session | None = None
     running: ReadyLane | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -158,9 +162,11 @@ class Rig:
             pids = local_pids(running.attached.root)
             log = self.log_path if self.log_path.is_file() else None
             stack.enter_context(observing(session, options.access, log=log, engine_pids=pids))
+            session.silent_s = self.borne_s or session.silent_s
             calibrate(session, plan.workload.content, options.seed + self.starts)
             if session.facts.first_request_s is None:
-                session.facts = with_first_request(session.facts, session.first_request)
+                session.facts = with_first_request(session)
+            self.borne_s = max(self.borne_s, session.silent_s)
             session.next_prompt = max(session.next_prompt, self.first_prompt)
             self._stack = stack.pop_all()
         self.session, self.running = session, running

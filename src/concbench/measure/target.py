@@ -17,6 +17,7 @@ from concbench.engines.spelling import canonical
 from concbench.errors import UsageError
 from concbench.measure.observed import observing
 from concbench.measure.session import Session, calibrate, open_session, with_first_request
+from concbench.measure.silence import FIRST_SILENT_S
 from concbench.plan.file import load_plan
 from concbench.plan.model import LanePlan, Plan
 from concbench.serve.attached import local_pids
@@ -47,6 +48,7 @@ class TargetOptions:
 
     `wait_s`, where it is given, is how long a server may still load, and refused connections are
     waited out too; `say` is told in a line that it is waited for.
+    `silent_s` is how long the first request may be without a byte.
     `flags` are the engine's, set for this occasion: of the embedded engine or a lane started here.
     """
 
@@ -60,6 +62,7 @@ class TargetOptions:
     wait_s: float | None = None
     say: Callable[[str], None] = lambda _: None
     flags: Mapping[str, Any] = field(default_factory=dict)
+    silent_s: float = FIRST_SILENT_S
 
 
 def is_embedded(target: str) -> bool:
@@ -231,8 +234,9 @@ def _put_teardown(session: Session | None, facts: TargetFacts | None) -> None:
 def _prepared(session: Session, options: TargetOptions) -> Session:
     if options.wait_s is not None:
         session.loading_wait_ns = int(options.wait_s * 1e9)
+    session.silent_s = options.silent_s
     calibrate(session, options.content, options.seed)
     facts = session.facts
     if facts.first_request_s is None:
-        session.facts = with_first_request(facts, session.first_request)
+        session.facts = with_first_request(session)
     return session

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.peers.offline import book, hub_cache
 from bench.peers.tools import OUTPUT_TOK, PEERS, PROMPT_TOK, Load, Seen
 from bench.server import reference, reset, truth
 
@@ -71,32 +72,37 @@ def peer(name: str, args: argparse.Namespace, url: str, streams: int) -> Seen | 
     """Run a peer; return what it saw, or in one line why there is nothing."""
     program = args.envs / name / "bin"
     tool = PEERS[name]
-    with tempfile.TemporaryDirectory() as folder:
-        load = Load(url, "reference", streams, args.tokenizer.absolute(), Path(folder))
-        words = tool.argv(load)
-        if not (program / words[0]).exists():
-            return f"not in {args.envs} (--install)"
-        log = Path(folder) / "log"
-        offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-        with log.open("wb") as out:
-            try:
-                done = subprocess.run(
-                    [(program / words[0]).absolute(), *words[1:]],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    cwd=folder,
-                    env=os.environ | offline,
-                    timeout=LIMIT_S,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return f"not done after {LIMIT_S} s"
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        home = hub_cache(args.tokenizer, folder / "home")
+        with book(folder) as book_url:
+            load = Load(url, "reference", streams, args.tokenizer.absolute(), folder, book_url)
+            words = tool.argv(load)
+            if not (program / words[0]).exists():
+                return f"not in {args.envs} (--install)"
+            code = call([str((program / words[0]).absolute()), *words[1:]], folder, home)
+        if code is None:
+            return f"not done after {LIMIT_S} s"
         try:
-            return tool.seen(Path(folder))
+            return tool.seen(folder)
         except (OSError, ValueError, KeyError, IndexError) as error:
-            said = log.read_text(errors="replace").strip().splitlines()
-            return f"exit {done.returncode}, no report ({error!r}): {said[-1] if said else ''}"
+            said = (folder / "log").read_text(errors="replace").strip().splitlines()
+            return f"exit {code}, no report ({error!r}): {said[-1] if said else ''}"
+
+
+def call(argv: list[str], folder: Path, home: Path) -> int | None:
+    """Run a peer off the network; return its exit code, None where it did not end in time."""
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    places = {"HOME": str(home), "HF_HOME": str(home)}
+    with (folder / "log").open("wb") as out:
+        try:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=folder,
+                env=os.environ | offline | places, timeout=LIMIT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return None
+    return done.returncode
 
 
 def ours(url: str, streams: int) -> Seen | str:

@@ -8,18 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.peers.offline import REPOSITORY
+
 PROMPT_TOK, OUTPUT_TOK, REQUESTS_A_STREAM = 50, 128, 2
 
 
 @dataclass(frozen=True)
 class Load:
-    """A closed loop of `streams` with two requests each; files go to `folder`."""
+    """A closed loop of `streams` with two requests each; files go to `folder`.
+
+    `book_url` holds text for a tool that quotes from a book.
+    """
 
     url: str
     model: str
     streams: int
     tokenizer: Path
     folder: Path
+    book_url: str
 
     @property
     def requests(self) -> int:
@@ -64,12 +70,14 @@ def vllm_seen(folder: Path) -> Seen:
 
 
 def guidellm_argv(load: Load) -> list[str]:
+    backend = f"kind=openai_http,target={load.url},model={load.model}"
+    data = f"kind=synthetic_text,prompt_tokens={PROMPT_TOK},output_tokens={OUTPUT_TOK}"
     return [
-        *("guidellm", "benchmark", "--target", load.url, "--model", load.model),
-        *("--profile", "concurrent", "--rate", str(load.streams)),
-        *("--max-requests", str(load.requests), "--processor", str(load.tokenizer)),
-        *("--data", f"prompt_tokens={PROMPT_TOK},output_tokens={OUTPUT_TOK}"),
-        *("--output-dir", str(load.folder), "--outputs", "guidellm.json"),
+        *("guidellm", "run", "--backend", backend, "--data", data),
+        *("--profile", f"kind=concurrent,streams={load.streams}"),
+        *("--constraint", f"kind=max_requests,count={load.requests}"),
+        *("--tokenizer", f"kind=hf_auto,model={load.tokenizer}", "--disable-console"),
+        *("--output", f"kind=json,path={load.folder / 'guidellm.json'}"),
     ]
 
 
@@ -86,7 +94,7 @@ def aiperf_argv(load: Load) -> list[str]:
         *("--endpoint-type", "chat", "--streaming", "--use-server-token-count"),
         *("--concurrency", str(load.streams), "--request-count", str(load.requests)),
         *("--synthetic-input-tokens-mean", str(PROMPT_TOK)),
-        *("--output-tokens-mean", str(OUTPUT_TOK), "--tokenizer", str(load.tokenizer)),
+        *("--output-tokens-mean", str(OUTPUT_TOK), "--tokenizer", REPOSITORY),
         *("--artifact-dir", str(load.folder), "--ui", "none"),
     ]
 
@@ -103,6 +111,7 @@ def llama_benchy_argv(load: Load) -> list[str]:
         *("llama-benchy", "--base-url", f"{load.url}/v1", "--model", load.model),
         *("--tokenizer", str(load.tokenizer), "--pp", str(PROMPT_TOK), "--tg", str(OUTPUT_TOK)),
         *("--concurrency", str(load.streams), "--runs", str(REQUESTS_A_STREAM)),
+        *("--book-url", load.book_url, "--skip-coherence", "--exact-tg"),
         *("--save-result", str(load.folder / "benchy.json"), "--format", "json"),
     ]
 

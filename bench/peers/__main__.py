@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--streams", type=lambda text: [int(n) for n in text.split(",")], default=[64, 256, 1024]
     )
+    parser.add_argument("--keep", type=Path, help="a folder for the reports, as NAME-STREAMS.…")
     parser.add_argument("--install", action="store_true", help="make the environments (gigabytes)")
     args = parser.parse_args()
     args.names = args.names or list(PEERS)
@@ -84,10 +86,20 @@ def peer(name: str, args: argparse.Namespace, url: str, streams: int) -> Seen | 
         if code is None:
             return f"not done after {LIMIT_S} s"
         try:
+            if args.keep is not None:
+                keep(folder, args.keep / f"{name}-{streams}")
             return tool.seen(folder)
         except (OSError, ValueError, KeyError, IndexError) as error:
             said = (folder / "log").read_text(errors="replace").strip().splitlines()
             return f"exit {code}, no report ({error!r}): {said[-1] if said else ''}"
+
+
+def keep(folder: Path, place: Path) -> None:
+    """Copy the reports that a peer wrote."""
+    for path in folder.rglob("*.json*"):
+        if "home" not in path.relative_to(folder).parts:
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place / path.name)
 
 
 def call(argv: list[str], folder: Path, home: Path) -> int | None:

@@ -59,7 +59,7 @@ def vllm_argv(load: Load) -> list[str]:
         *("--tokenizer", str(load.tokenizer), "--dataset-name", "random"),
         *("--random-input-len", str(PROMPT_TOK), "--random-output-len", str(OUTPUT_TOK)),
         *("--num-prompts", str(load.requests), "--max-concurrency", str(load.streams)),
-        *("--ignore-eos", "--save-result", "--result-dir", str(load.folder)),
+        *("--ignore-eos", "--save-result", "--save-detailed", "--result-dir", str(load.folder)),
         *("--result-filename", "vllm.json", "--ready-check-timeout-sec", "0"),
     ]
 

@@ -118,6 +118,34 @@ def test_benchys_repetitions_are_kept():
     assert four.context_tok == 2048
 
 
+@pytest.mark.parametrize(
+    ("names", "tool", "requests", "output_tok"),
+    [
+        (["aiperf-0.13.0.json", "aiperf-0.13.0.jsonl"], "aiperf", 4, 128),
+        (["guidellm-0.8.1.json"], "guidellm", 4, 128),
+        (["vllm-0.32.json"], "vllm bench", 4, 128),
+        (["llama-benchy-0.4.0.json"], "llama-benchy", 0, None),
+    ],
+)
+def test_what_the_tools_really_wrote(names, tool, requests, output_tok):
+    """Two requests a stream, two streams, a server that is silent for 50 ms, then 20 ms a token.
+
+    Kept as written, but for long texts and the names of folders.
+    """
+    found = read(*(f"real/{name}" for name in names))
+    assert found.tool == tool
+    (cell,) = found.cells
+    assert cell.concurrency == 2
+    assert 50 <= cell.figures["ttft_ms"]["mean"] <= 120
+    records = [record for made in found.rounds for record in made.requests]
+    assert len(records) == requests
+    assert {record.output_tok for record in records} == ({output_tok} if requests else set())
+    assert {record.token_source for record in records} <= {"usage"}
+    for record in records:
+        took_s = (record.last_token_ns - record.first_token_ns) / 1e9
+        assert took_s == pytest.approx(127 * 0.020, abs=0.1)
+
+
 def test_files_of_two_tools_are_not_put_into_one_study():
     with pytest.raises(UsageError, match="different tools"):
         read("guidellm.json", "llama_benchy.json")

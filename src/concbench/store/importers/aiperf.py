@@ -74,7 +74,7 @@ def read(
             raws,
             cell,
             arrival=_arrival(told, len(raws)),
-            source="tokenizer",
+            source="usage" if all(map(_has_usage, records)) else "tokenizer",
             began_utc=safe.text(summary.get("start_time")) or began_utc,
             tool=AIPERF,
         )
@@ -167,6 +167,11 @@ def _of(summary: Mapping[str, Any], name: str) -> dict[str, Any]:
     return safe.scaled(told, _TO_MS.get(str(one.get("unit", "")).lower(), 1.0))
 
 
+def _has_usage(one: Mapping[str, Any]) -> bool:
+    """Return whether a record has the server's own count; one that failed need not."""
+    return _USAGE in safe.mapping(one.get("metrics")) or bool(one.get("error"))
+
+
 def _request(one: Mapping[str, Any]) -> RawRequest:
     metadata, metrics = safe.mapping(one.get("metadata")), safe.mapping(one.get("metrics"))
     error = safe.mapping(one.get("error"))
@@ -195,13 +200,14 @@ def _request(one: Mapping[str, Any]) -> RawRequest:
         gaps_s=[gap * factor for gap in safe.numbers(gaps.get("value"))],
         last_s=length,
         end_s=length,
-        prompt_tok=count("input_sequence_length", "error_isl"),
-        output_tok=count("output_sequence_length", "output_token_count"),
+        prompt_tok=count("usage_prompt_tokens", "input_sequence_length", "error_isl"),
+        output_tok=count(_USAGE, "output_sequence_length", "output_token_count"),
         error=None if cancelled or not error else said or "error",
         cut=cancelled,
     )
 
 
+_USAGE = "usage_completion_tokens"
 _STAMPS = ("request_start_ns", "request_end_ns")
 
 

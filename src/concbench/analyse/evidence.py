@@ -93,13 +93,14 @@ def gather(
         judge(each, part) if each.workload.arrival in ("constant", "poisson", "trace") else None
         for each, part in zip(measured, streams, strict=True)
     )
+    ramped = [after_ramp(*each) for each in zip(measured, streams, loops, strict=True)]
     felt = tuple(
-        samples(after_ramp(each, part, loop), streaming=each.workload.stream, buffered=buffered)
-        for each, part, loop in zip(measured, streams, loops, strict=True)
+        samples(after, streaming=each.workload.stream, buffered=buffered)
+        for each, after in zip(measured, ramped, strict=True)
     )
     everyone = [
-        samples(part, streaming=each.workload.stream, buffered=buffered)
-        for each, part in zip(measured, streams, strict=True)
+        known if after is part else samples(part, streaming=each.workload.stream, buffered=buffered)
+        for each, part, after, known in zip(measured, streams, ramped, felt, strict=True)
     ]
     return Evidence(
         cell=rounds[0].cell,

@@ -59,6 +59,25 @@ def drawn_result(folder: Path) -> tuple[Result, list[Exhibit]]:
     return result, made
 
 
+def refreshed(folder: Path) -> Result:
+    """Write the page and the JSON in a study's folder anew, where they are; return the result.
+
+    They are what people pass on, so after a correction they must not go stale. Raises
+    StudyUnreadable, OutputUnusable.
+    """
+    from concbench.report.html import write_html
+    from concbench.result import to_json
+    from concbench.store.files import output_errors
+
+    result, exhibits = drawn_result(folder)
+    if (folder / "result.json").exists():
+        with output_errors(folder):
+            (folder / "result.json").write_bytes(to_json(result))
+    if (folder / "report.html").exists():
+        write_html(result, folder / "report.html", exhibits)
+    return result
+
+
 def _kept_result(folder: Path, key: str | None) -> Result | None:
     result = _decoded(folder, ENTRY, key, Result)
     if result is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from concbench.domain import Doubt, Severity
 from concbench.report.beside import beside_lines
-from concbench.report.capacity import capacity_tables
+from concbench.report.capacity import capacity_answers, capacity_tables
 from concbench.report.doubts_text import advice
 from concbench.report.findings import finding
 from concbench.report.header import engine_line, instrument_line, lane_facts, panel_row
@@ -31,9 +31,8 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
     """Return what to show of a result. `page` is where its HTML report lies, if there is one."""
     series = _series(result)
     verdicts = verdict_sentences(result.verdicts, result.crossovers)
-    objectives = capacity_tables(result.payload)
     # Who asked for objectives reads that answer first.
-    answers = verdicts or tuple(table.title for table in objectives)
+    answers = verdicts or capacity_answers(result.payload)
     return ReportView(
         command=inert(result.command, 40),
         began_utc=inert(result.began_utc, 40),
@@ -50,7 +49,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
         page=inert(page, PATH_LIMIT) if page else None,
         matrix=matrix_tables(result.payload),
         sides=sides_of(result),
-        objectives=objectives,
+        objectives=capacity_tables(result.payload),
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from concbench.analyse.capacity import Capacity, LevelCapacity
+from concbench.plan.levels import Slo, parse_slo
 from concbench.report.inert import inert
 from concbench.report.view import PlainTable
 
 TEXT_LIMIT = 400
+UNITS = {"_ms": "ms", "_pct": "%", "": "tok/s"}
 STANDINGS = {"holds": "holds", "open": "open", "fails": "fails", "doubted": "nothing can be said"}
 
 
@@ -47,21 +49,43 @@ def answer(series: Capacity, think_s: float) -> str:
 def capacity_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]:
     """Return a table a series of what `capacity` and `find` put into the payload, else none.
 
-    Its title is the answer in one sentence. Raises msgspec.ValidationError for a payload that is
-    none of theirs.
+    Of several series each has its own answer in its title. Raises msgspec.ValidationError for a
+    payload that is none of theirs.
     """
     told = (payload or {}).get("capacity")
     if not told:
         return ()
-    found = msgspec.convert(told["series"], list[Capacity])
-    return tuple(_table(series, float(told["think_s"]), str(told["slo"])) for series in found)
+    title = "Levels against objectives"
+    found = _found(told)
+    answers = capacity_answers(payload)
+    titles = [f"{title} · {text}" for text in answers] if len(found) > 1 else [title]
+    slos = parse_slo(str(told["slo"]))
+    pairs = zip(found, titles, strict=True)
+    return tuple(_table(series, name, slos, float(told["think_s"])) for series, name in pairs)
 
 
-def _table(series: Capacity, think_s: float, slo: str) -> PlainTable:
+def capacity_answers(payload: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the answer of each series that `capacity` and `find` put into the payload.
+
+    A single series is not named. Raises msgspec.ValidationError as `capacity_tables` does.
+    """
+    told = (payload or {}).get("capacity")
+    if not told:
+        return ()
+    found = _found(told)
+    texts = [(_name(series), answer(series, float(told["think_s"]))) for series in found]
+    return tuple(text if len(texts) == 1 else f"{name}: {text}" for name, text in texts)
+
+
+def _found(told: Mapping[str, Any]) -> list[Capacity]:
+    return msgspec.convert(told["series"], list[Capacity])
+
+
+def _table(series: Capacity, title: str, slos: Sequence[Slo], think_s: float) -> PlainTable:
     """Return one series: a row a level, a pair of columns an objective."""
-    slos = list(dict.fromkeys(each.slo for level in series.levels for each in level.objectives))
     headings = ["N", "standing", "tok/s", "gain a doubling", "users"]
-    headings += [text for name in slos for text in (inert(name), f"{inert(name)}, 95 % bound")]
+    for slo in slos:
+        headings += [_objective(slo), "95 % bound"]
     rows = []
     for level in series.levels:
         objectives = {each.slo: each for each in level.objectives}
@@ -72,15 +96,20 @@ def _table(series: Capacity, think_s: float, slo: str) -> PlainTable:
             "–" if level.gain_per_doubling is None else f"{level.gain_per_doubling:.2f} ×",
             "–" if level.users is None else f"{level.users:,.0f}",
         ]
-        for name in slos:
-            each = objectives.get(name)
+        for slo in slos:
+            each = objectives.get(slo.key)
             texts += ["–", "–"] if each is None else [_number(each.value), _number(each.bound)]
         rows.append(tuple(texts))
     why = [f"N = {level.concurrency}: {level.why}" for level in series.levels if level.why]
-    objective = f"objectives: {slo}" + (f"; users pause for {think_s:g} s" if think_s else "")
-    notes = [inert(text, TEXT_LIMIT) for text in (objective, *_notes(series), *why)]
-    title = f"{_name(series)}: {answer(series, think_s)}"
+    pause = [f"users pause for {think_s:g} s"] if think_s else []
+    notes = [inert(text, TEXT_LIMIT) for text in (*pause, *_notes(series), *why)]
     return PlainTable(title, tuple(headings), tuple(rows), tuple(notes), words=2)
+
+
+def _objective(slo: Slo) -> str:
+    """Return an objective with its limit and the unit of both."""
+    unit = next(text for end, text in UNITS.items() if slo.metric.endswith(end))
+    return f"{slo.key} {'≤' if slo.at_most else '≥'} {slo.limit:g} {unit}"
 
 
 def _name(series: Capacity) -> str:

@@ -12,7 +12,14 @@ from concbench.analyse.instrument import ClientError, client_error, loop_lag_ms,
 from concbench.analyse.openloop import OpenLoop, judge
 from concbench.analyse.rates import steady_window
 from concbench.analyse.server import Agreement, agreement
-from concbench.analyse.streams import Samples, Stream, pooled, samples, streams_of
+from concbench.analyse.streams import (
+    Samples,
+    Stream,
+    pooled,
+    samples,
+    streams_of,
+    without_gaps,
+)
 from concbench.analyse.windows import NoWindow, Window
 from concbench.domain import Cell, RequestRecord, Round, TargetFacts
 from concbench.engines.spec import Trap
@@ -99,7 +106,9 @@ def gather(
         for each, after in zip(measured, ramped, strict=True)
     )
     everyone = [
-        known if after is part else samples(part, streaming=each.workload.stream, buffered=buffered)
+        without_gaps(known)
+        if after is part
+        else samples(part, streaming=each.workload.stream, buffered=True)
         for each, part, after, known in zip(measured, streams, ramped, felt, strict=True)
     ]
     return Evidence(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -256,8 +256,19 @@ def samples(streams: Iterable[Stream], *, streaming: bool, buffered: bool) -> Sa
 def pooled(parts: Sequence[Samples]) -> Samples:
     """Return the samples of several rounds as one."""
     names = [field.name for field in fields(Samples) if field.name != "impossible"]
-    arrays = {name: _joined([getattr(part, name) for part in parts]) for name in names}
+    arrays = {name: pooled_one(parts, name) for name in names}
     return Samples(**arrays, impossible=sum(part.impossible for part in parts))
+
+
+def pooled_one(parts: Sequence[Samples], name: str) -> Floats:
+    """Return one quantity of several rounds as one array."""
+    return _joined([getattr(part, name) for part in parts])
+
+
+def without_gaps(part: Samples) -> Samples:
+    """Return the samples without those that there is one of for each token event."""
+    nothing = np.empty(0, dtype=np.float64)
+    return replace(part, icl_ms=nothing, itl_ms=nothing)
 
 
 def received_tok(stream: Stream) -> float:

@@ -47,6 +47,8 @@ def test_it_brackets_the_level_in_one_study(
     result = json.loads((tmp_path / "r.json").read_text())
     (series,) = result["payload"]["capacity"]["series"]
     assert [level["concurrency"] for level in series["levels"]] == [1, 2, 3, 4]
+    assert main(["report", str(out), "--json", str(tmp_path / "again.json")]) == 0
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
     page = (out / "report.html").read_text()
     assert "Levels against objectives" in page
     assert len(drawn_in(out / "report.html")["timeline"]) == 4

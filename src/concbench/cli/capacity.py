@@ -11,6 +11,7 @@ from concbench.cli import options
 
 if TYPE_CHECKING:
     from concbench.analyse.capacity import Capacity
+    from concbench.result import Result
 
 DEFAULT_SLO = "ttft_p95=2s,user_tok_per_s=20"
 
@@ -54,19 +55,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Judge the stored cells against the objectives; show, and write what was asked for."""
-    from concbench.analyse.capacity import capacity
     from concbench.analyse.study import exit_code
     from concbench.cli.stored import drawn_result, stored_result
-    from concbench.domain import to_builtins
-    from concbench.plan.levels import parse_slo
     from concbench.result import to_json
 
     result, exhibits = drawn_result(args.study) if args.html else (stored_result(args.study), [])
-    found = capacity(result.cells, result.doubts, result.targets, parse_slo(args.slo), args.think_s)
-    result.payload = {
-        **(result.payload or {}),
-        "capacity": {"slo": args.slo, "think_s": args.think_s, "series": to_builtins(found)},
-    }
+    found = add_capacity(result, args.slo, args.think_s)
     if args.json:
         _write(args.json, to_json(result))
     if args.html:
@@ -76,6 +70,18 @@ def run(args: Namespace) -> int:
     if not args.quiet:
         _show(found, args)
     return exit_code(result)
+
+
+def add_capacity(result: Result, slo: str, think_s: float) -> list[Capacity]:
+    """Put the capacity of each series into the payload, and return it. Raises UsageError."""
+    from concbench.analyse.capacity import capacity
+    from concbench.domain import to_builtins
+    from concbench.plan.levels import parse_slo
+
+    found = capacity(result.cells, result.doubts, result.targets, parse_slo(slo), think_s)
+    told = {"slo": slo, "think_s": think_s, "series": to_builtins(found)}
+    result.payload = {**(result.payload or {}), "capacity": told}
+    return found
 
 
 def _write(where: str, content: bytes) -> None:

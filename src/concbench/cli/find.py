@@ -9,12 +9,12 @@ from concbench.analyse.capacity import capacity
 from concbench.analyse.exhibits import Exhibit
 from concbench.analyse.study import StudyFacts, exit_code, judge
 from concbench.cli import options
-from concbench.cli.capacity import DEFAULT_SLO, slo_text, think
+from concbench.cli.capacity import DEFAULT_SLO, add_capacity, slo_text, think
 from concbench.cli.live import LiveDisplay
 from concbench.cli.loads import file_prompts, lane_session, plain, target_options
 from concbench.cli.study import OpenStudy, deliver, new_study, result_of
 from concbench.cli.sustain import one_level, sustain_options
-from concbench.domain import Round, to_builtins
+from concbench.domain import Round
 from concbench.errors import UsageError
 from concbench.measure.closed import sustain
 from concbench.measure.session import Session
@@ -75,9 +75,7 @@ def run(args: Namespace) -> int:
         study.closed = True
         exhibits: list[Exhibit] = []
         result = result_of(study.folder, exhibits=exhibits)
-        found = capacity(result.cells, result.doubts, result.targets, slos, args.think_s)
-        told = {"slo": args.slo, "think_s": args.think_s, "series": to_builtins(found)}
-        result.payload = {**(result.payload or {}), "capacity": told}
+        found = add_capacity(result, args.slo, args.think_s)
         deliver(args, result, study.folder, exhibits)
         if not args.quiet:
             for line in (line for series in found for line in series_lines(series, args.think_s)):

@@ -13,7 +13,10 @@ from concbench.analyse.streams import (
     pooled,
     received_tok,
     samples,
+    starts_of,
     streams_of,
+    times_of,
+    tokens_of,
     tpot_ns,
     ttft_ns,
 )
@@ -171,3 +174,40 @@ def test_gaps_add_up_to_last_minus_first(drawn):
         later = stream.tokens[1:]
         assert float((itl_ns(stream) * later).sum()) == pytest.approx(float(icl_ns(stream).sum()))
         assert 0 <= (ttft_ns(stream) or 0) <= (e2e_ns(stream) or 0)
+
+
+def test_gaps_of_many_streams_are_those_of_each():
+    replies = [
+        Reply(),
+        steady_stream(0, 10 * MS, 5),
+        Reply(times=[7 * MS]),
+        Reply(),
+        Reply(times=[3 * MS, 3 * MS, 9 * MS], tokens=[1, 0, 4]),
+        steady_stream(2 * S, 30 * MS, 3),
+    ]
+    streams = streams_of(as_round(replies))
+    assert times_of(streams).size == tokens_of(streams).size == 12
+    assert starts_of(streams).tolist() == [0, 5, 6, 9]
+    assert icl_ns(*streams).tolist() == [gap for s in streams for gap in icl_ns(s).tolist()]
+    assert itl_ns(*streams).tolist() == [gap for s in streams for gap in itl_ns(s).tolist()]
+    assert icl_ns().size == itl_ns().size == starts_of([]).size == 0
+
+
+@pytest.mark.parametrize("first", [0, 70_000], ids=["16 bits", "32 bits"])
+@pytest.mark.parametrize("turned", [False, True], ids=["as they came", "turned round"])
+def test_events_are_put_in_order_of_request_and_read(first, turned):
+    rows = [(first + k % 3, k // 3, 1_000 + 10 * k) for k in range(12)]
+    events = Events()
+    for request, read, at in reversed(rows) if turned else rows:
+        events.request.append(request)
+        events.read.append(read)
+        events.kernel_ns.append(at)
+        events.user_ns.append(at + 5)
+        events.kind.append(0)
+        events.tokens.append(1.0)
+    round_ = as_round([Reply(times=[1 * MS])] * 3)
+    records = [msgspec.structs.replace(r, index=first + r.index) for r in round_.requests]
+    found = streams_of(msgspec.structs.replace(round_, requests=records, events=events))
+    assert [stream.times_ns.tolist() for stream in found] == [
+        [1_000 + 10 * k for k in range(start, 12, 3)] for start in range(3)
+    ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,3 +37,13 @@ def assert_sound(code: int, result: dict[str, Any]) -> None:
     fatal = [doubt for doubt in result["doubts"] if doubt["severity"] == "fatal"]
     assert {doubt["code"] for doubt in fatal} <= {"client_bound"}, fatal
     assert code == (4 if fatal else 0)
+
+
+def drawn_in(page: Path) -> dict[str, list[str]]:
+    """Return the figures of a page by key, each with the labels of its panels."""
+    found = re.search(
+        r'<script type="application/json" id="figures">(.*?)</script>', page.read_text(), re.DOTALL
+    )
+    assert found, f"{page} holds no figures"
+    figures = json.loads(found[1])
+    return {key: [panel["label"] for panel in each["panels"]] for key, each in figures.items()}

@@ -24,6 +24,7 @@ from concbench.errors import UsageError
 from concbench.measure.target import embedded_size
 from concbench.store.read import open_study
 from tests.analyse.test_verdict import one, spread
+from tests.cli.reading import drawn_in
 from tests.servers import reference_server
 
 SHORT = ["--levels", "2", "--rounds", "1", "--output-tokens", "40", "--pairs", "3"]
@@ -115,6 +116,7 @@ def test_the_faster_one_wins_and_the_disk_says_the_same(
     assert main(["report", str(out), "--md", "-"]) == 0
     assert "### Comparison" in capsys.readouterr().out
     assert "| 2 |" in md.read_text()
+    assert len(drawn_in(out / "report.html")["timeline"]) == 2
     suite = ET.parse(xml).getroot()
     assert len(suite.findall("testcase")) == len(result["verdicts"])
 

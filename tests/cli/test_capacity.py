@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from concbench.cli.main import main
+from tests.cli.reading import drawn_in
 from tests.cli.studies import a_round, create
 
 
@@ -52,3 +53,18 @@ def test_an_objective_that_is_none_is_refused(
     assert main(["capacity", str(tmp_path), "--slo", "speed=1"]) == 2
     assert "--slo" in capsys.readouterr().err
     assert main(["capacity", str(tmp_path / "nothing")]) == 2
+
+
+def test_the_page_says_the_answer_and_draws_the_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, page = stored(tmp_path / "study"), tmp_path / "page.html"
+    assert main(["capacity", str(folder), "--html", str(page), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    text = page.read_text()
+    answer = "16 at once hold the objectives; 32 at once do not; open at 1"
+    assert f"<h1><bdi>{answer}" in text
+    for heading in ("ttft_p95 ≤ 2000 ms", "user_tok_per_s ≥ 20 tok/s"):
+        assert f'<th scope="col">{heading}</th>' in text
+    assert text.index("Levels against objectives") < text.index('<div id="table">')
+    assert drawn_in(page).keys() >= {"timeline", "ttft-spread", "e2e-spread", "gap-spread"}

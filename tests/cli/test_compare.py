@@ -12,6 +12,7 @@ import pytest
 from concbench.cli.main import main
 from concbench.store.correct import retract
 from concbench.store.read import open_study
+from tests.cli.reading import drawn_in
 from tests.cli.studies import a_round, alone, create, interleaved
 
 RATES = {"gguf": {1: 106.0, 4: 200.0, 8: 300.0}, "nvfp4": {1: 100.0, 4: 300.0, 8: 600.0}}
@@ -326,3 +327,17 @@ def test_links_are_sides_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[s
     _, result = compared(capsys, str(folder))
     (row,) = steady(result)
     assert (row["a"], row["b"], row["verdict"]) == ("x · 5g", "x · bond", "b_faster")
+
+
+def test_the_page_draws_the_rounds_of_both_studies(tmp_path: Path) -> None:
+    """Lanes of one name in two studies are told apart in every figure."""
+    old = alone(tmp_path / "before", "x", [100.0] * 4)
+    new = alone(tmp_path / "after", "x", [120.0] * 4)
+    page = tmp_path / "page.html"
+    main(["compare", str(old), str(new), "--html", str(page), "--quiet"])
+    drawn = drawn_in(page)
+    for key in ("timeline", "ttft-spread", "e2e-spread", "gap-spread"):
+        labels = drawn[key]
+        assert len(labels) == 2, key
+        assert "before:x" in labels[0], key
+        assert "after:x" in labels[1], key

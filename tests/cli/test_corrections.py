@@ -9,6 +9,7 @@ import pytest
 
 from concbench.cli.main import main
 from concbench.store.read import open_study
+from tests.cli.reading import drawn_in
 from tests.cli.studies import alone
 
 
@@ -82,3 +83,18 @@ def test_an_amendment_is_told_by_both(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["report", str(old), "--html", str(tmp_path / "p.html")]) == 0
     assert "Amended" in (tmp_path / "p.html").read_text()
     assert main(words) == 2
+
+
+def test_an_amendment_renews_the_pages_of_both(tmp_path: Path) -> None:
+    """What lies in the folders is what people pass on; what was never made is not made."""
+    old = alone(tmp_path / "old", "x", [100.0] * 3)
+    new = alone(tmp_path / "new", "x", [120.0] * 3)
+    assert main(["report", str(old), "--html", str(old / "report.html")]) == 0
+    page = tmp_path / "page.html"
+    words = ["amend", str(new), "--supersedes", str(old), "--why", "a newer driver"]
+    assert main([*words, "--html", str(page)]) == 0
+    assert "superseded by" in (old / "report.html").read_text()
+    assert "supersedes" in page.read_text()
+    for made in (old / "report.html", page):
+        assert drawn_in(made).keys() >= {"timeline", "ttft-spread"}
+    assert not (new / "report.html").exists()

@@ -13,6 +13,7 @@ from concbench.cli import find
 from concbench.cli.main import main
 from concbench.store.read import open_study
 from tests.analyse.test_capacity import SLO, a_cell
+from tests.cli.reading import drawn_in
 from tests.servers import reference_server
 
 SHORT = ["--max-s", "1", "--min-s", "1", "--output-tokens", "16", "--warmup", "0", "--quiet"]
@@ -46,6 +47,11 @@ def test_it_brackets_the_level_in_one_study(
     result = json.loads((tmp_path / "r.json").read_text())
     (series,) = result["payload"]["capacity"]["series"]
     assert [level["concurrency"] for level in series["levels"]] == [1, 2, 3, 4]
+    assert main(["report", str(out), "--json", str(tmp_path / "again.json")]) == 0
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
+    page = (out / "report.html").read_text()
+    assert "Levels against objectives" in page
+    assert len(drawn_in(out / "report.html")["timeline"]) == 4
     hashes = [
         r.prompt_sha256 for i in reader.rounds() for r in reader.load_round(i.round_id).requests
     ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from concbench.cli.main import main
+from tests.cli.reading import drawn_in
 from tests.cli.studies import alone
 
 SAMPLES = Path(__file__).parents[1] / "store" / "importers" / "samples"
@@ -132,3 +133,13 @@ def test_a_file_that_is_none_leaves_no_study(
     assert "no result that is known" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "s").exists()
+
+
+def test_the_page_draws_what_the_file_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Requests with their times are drawn; a summary has none to draw."""
+    imported(capsys, tmp_path / "s", "vllm_detailed.json")
+    assert drawn_in(tmp_path / "s" / "report.html").keys() >= {"timeline", "ttft-spread"}
+    imported(capsys, tmp_path / "t", "vllm_summary.json")
+    assert "timeline" not in drawn_in(tmp_path / "t" / "report.html")

@@ -3,7 +3,7 @@ import pytest
 from concbench.analyse.study import StudyFacts, judge
 from concbench.cli import study as studies
 from concbench.cli.main import main
-from concbench.cli.stored import ENTRY, stored_result
+from concbench.cli.stored import ENTRY, EXHIBITS, drawn_result, stored_result
 from concbench.cli.study import result_of
 from concbench.errors import StudyUnreadable
 from concbench.result import to_json
@@ -26,6 +26,41 @@ def test_the_kept_result_is_the_judged_one(study, monkeypatch):
 
     monkeypatch.setattr(studies, "result_of", never)
     assert to_json(stored_result(study)) == fresh
+
+
+def test_what_a_page_draws_is_kept_beside_the_result(study, monkeypatch):
+    drawn = []
+    fresh = to_json(result_of(study, exhibits=drawn))
+    assert [each.cell for each in drawn] == ["a.50.c1", "a.50.c2", "b.50.c1"]
+    result, exhibits = drawn_result(study)
+    assert (to_json(result), exhibits) == (fresh, drawn)
+
+    def never(folder, exhibits=None):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(studies, "result_of", never)
+    result, exhibits = drawn_result(study)
+    assert (to_json(result), exhibits) == (fresh, drawn)
+    assert to_json(stored_result(study)) == fresh
+
+
+def test_a_page_after_a_correction_is_drawn_anew(study):
+    _, before = drawn_result(study)
+    retract(study, first_round(study), "wrong")
+    result, after = drawn_result(study)
+    assert result.corrections
+    assert after != before
+
+
+@pytest.mark.parametrize("name", [ENTRY, EXHIBITS])
+def test_a_page_whose_entry_is_damaged_or_missing_is_drawn_anew(study, name):
+    result, exhibits = drawn_result(study)
+    (study / "cache" / name).write_bytes(b"nonsense" * 20)
+    again, drawn = drawn_result(study)
+    assert (to_json(again), drawn) == (to_json(result), exhibits)
+    (study / "cache" / name).unlink()
+    again, drawn = drawn_result(study)
+    assert (to_json(again), drawn) == (to_json(result), exhibits)
 
 
 def test_a_correction_makes_it_stale(study):

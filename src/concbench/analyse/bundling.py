@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from concbench.analyse.streams import Ints, Stream, tpot_ns
+from concbench.analyse.streams import Ints, Stream, icl_ns, tpot_ns
 
 BUFFERED_SHARE = 0.7
 """Share of events with no gap to the one before: 0.7 is more than three events an instant."""
@@ -70,10 +70,10 @@ def bundling(streams: Sequence[Stream], loop_lag_ns: float = 0.0) -> Bundling:
     tpots = [value for value in map(tpot_ns, chosen) if value is not None]
     tpot = float(np.median(tpots)) if tpots else None
     errors: list[Ints] = []
-    bundled = late = whole = events = 0
-    for stream in chosen:
-        events += int(stream.times_ns.size)
-        whole += int(stream.times_ns[0] == stream.times_ns[-1])
+    events = sum(int(stream.times_ns.size) for stream in chosen)
+    whole = sum(int(stream.times_ns[0] == stream.times_ns[-1]) for stream in chosen)
+    bundled = late = 0
+    for stream in chosen if not np.all(icl_ns(*chosen)) else ():
         joined = np.flatnonzero(np.diff(stream.times_ns) == 0)
         if not joined.size:
             continue

@@ -20,7 +20,7 @@ from concbench.analyse.machineload import machine_load
 from concbench.analyse.openloop import saturation
 from concbench.analyse.rates import batch_tok_per_s, burst_wall_ns
 from concbench.analyse.server import server_view
-from concbench.analyse.streams import pooled
+from concbench.analyse.streams import pooled, pooled_one
 from concbench.analyse.windows import NoWindow, Window, decode_at, is_ragged
 from concbench.domain import (
     Cell,
@@ -197,9 +197,9 @@ def _known_sum(values: Sequence[int | None]) -> int | None:
 
 
 def _client(seen: Evidence, headline: Estimate | None) -> Client:
-    felt = pooled(seen.felt)
     batch = [batch_tok_per_s(each) for each in _whole_rounds(seen)]
-    summaries: dict[str, Any] = {name: summary(getattr(felt, name)) for name in _SUMMARIES}
+    # One after the other: some hold a value a token, and of millions no two are pooled at once.
+    summaries: dict[str, Any] = {name: summary(pooled_one(seen.felt, name)) for name in _SUMMARIES}
     return Client(
         output_tok_per_s=mean_estimate(rate for rate in batch if rate is not None),
         steady_output_tok_per_s=headline,

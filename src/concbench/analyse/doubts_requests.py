@@ -232,13 +232,12 @@ def _silence_ns(round_: Round, streams: Sequence[Stream]) -> int:
     arrivals = [stream.times_ns for stream in streams if stream.times_ns.size]
     if not arrivals:
         return _mute_ns(round_, streams)
-    everyone = np.sort(np.concatenate(arrivals))
+    suspects = _suspects(streams)
+    everyone = np.sort(np.concatenate(arrivals)) if suspects else np.empty(0, dtype=np.int64)
     worst = 0
-    for stream in streams:
-        if not stream.times_ns.size:
-            continue
+    for stream in suspects:
         end = stream.record.end_ns or round_.end_ns
-        cut = stream.record.outcome != "ok" and stream.record.error in ("timeout", "stalled")
+        cut = _is_cut(stream)
         stamps = np.append(stream.times_ns, end) if cut else stream.times_ns
         gaps = np.diff(stamps)
         limit = _stall_limit(stream) if cut else STALL_NS
@@ -255,6 +254,19 @@ def _silence_ns(round_: Round, streams: Sequence[Stream]) -> int:
             if long and not _generated_meanwhile(round_, since, since + silent):
                 worst = max(worst, silent)
     return worst
+
+
+def _suspects(streams: Sequence[Stream]) -> list[Stream]:
+    """Return the streams that can hold a stall: those cut, and all where one's gap is long."""
+    told = [stream for stream in streams if stream.times_ns.size]
+    gaps = icl_ns(*told)
+    if gaps.size and int(gaps.max()) >= STALL_NS:
+        return told
+    return [stream for stream in told if _is_cut(stream)]
+
+
+def _is_cut(stream: Stream) -> bool:
+    return stream.record.outcome != "ok" and stream.record.error in ("timeout", "stalled")
 
 
 def _generated_meanwhile(round_: Round, start_ns: int, end_ns: int) -> bool:

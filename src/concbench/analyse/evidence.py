@@ -12,7 +12,14 @@ from concbench.analyse.instrument import ClientError, client_error, loop_lag_ms,
 from concbench.analyse.openloop import OpenLoop, judge
 from concbench.analyse.rates import steady_window
 from concbench.analyse.server import Agreement, agreement
-from concbench.analyse.streams import Samples, Stream, pooled, samples, streams_of
+from concbench.analyse.streams import (
+    Samples,
+    Stream,
+    pooled,
+    samples,
+    streams_of,
+    without_gaps,
+)
 from concbench.analyse.windows import NoWindow, Window
 from concbench.domain import Cell, RequestRecord, Round, TargetFacts
 from concbench.engines.spec import Trap
@@ -93,13 +100,16 @@ def gather(
         judge(each, part) if each.workload.arrival in ("constant", "poisson", "trace") else None
         for each, part in zip(measured, streams, strict=True)
     )
+    ramped = [after_ramp(*each) for each in zip(measured, streams, loops, strict=True)]
     felt = tuple(
-        samples(after_ramp(each, part, loop), streaming=each.workload.stream, buffered=buffered)
-        for each, part, loop in zip(measured, streams, loops, strict=True)
+        samples(after, streaming=each.workload.stream, buffered=buffered)
+        for each, after in zip(measured, ramped, strict=True)
     )
     everyone = [
-        samples(part, streaming=each.workload.stream, buffered=buffered)
-        for each, part in zip(measured, streams, strict=True)
+        without_gaps(known)
+        if after is part
+        else samples(part, streaming=each.workload.stream, buffered=True)
+        for each, part, after, known in zip(measured, streams, ramped, felt, strict=True)
     ]
     return Evidence(
         cell=rounds[0].cell,

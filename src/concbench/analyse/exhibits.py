@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from concbench.analyse.counters import GENERATED_LIVE, fell, points, usable
 from concbench.analyse.evidence import Evidence
 from concbench.analyse.flight import Steps, bin_means
-from concbench.analyse.streams import Stream
+from concbench.analyse.streams import Stream, times_of, tokens_of
 from concbench.analyse.windows import NoWindow, Window, in_flight
 from concbench.domain import Round, ServerSample
 
@@ -219,10 +219,7 @@ def _means(steps: Steps, edges: NDArray[np.int64], start: int) -> Curve:
 
 def _rate(streams: Sequence[Stream], edges: NDArray[np.int64], start: int) -> Curve:
     """Return the client's tok/s in each bin, by the tokens' own stamps."""
-    totals = np.zeros(edges.size - 1)
-    for stream in streams:
-        if stream.times_ns.size:
-            totals += np.histogram(stream.times_ns, edges, weights=stream.tokens)[0]
+    totals = np.histogram(times_of(streams), edges, weights=tokens_of(streams))[0]
     if not totals.any():
         return (), ()
     rates = totals / (np.diff(edges) / 1e9)

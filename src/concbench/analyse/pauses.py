@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from concbench.analyse.streams import Stream
+from concbench.analyse.streams import Stream, times_of
 
 LEAST_NS: Final = 1_000_000_000
 TIMES_USUAL: Final = 10.0
@@ -36,14 +36,14 @@ def longest_pause(streams: Sequence[Stream]) -> Pause | None:
     told = [stream for stream in streams if stream.times_ns.size]
     if not told:
         return None
-    times = np.unique(np.concatenate([stream.times_ns for stream in told]))
+    times = np.sort(times_of(told))
+    # Some gaps are 0, between events of one instant; the usual one is of those that are not.
     gaps = np.diff(times)
-    if not gaps.size:
+    if not gaps.any():
         return None
-    least = max(LEAST_NS, TIMES_USUAL * float(np.median(gaps)))
-    for place in np.argsort(gaps)[::-1]:
-        if gaps[place] < least:
-            return None
+    least = max(LEAST_NS, TIMES_USUAL * float(np.median(gaps[gaps > 0])))
+    long = np.flatnonzero(gaps >= least)
+    for place in long[np.argsort(gaps[long])[::-1]]:
         start, end = int(times[place]), int(times[place + 1])
         if any(s.times_ns[0] <= start and s.times_ns[-1] >= end for s in told):
             return Pause(start, end)

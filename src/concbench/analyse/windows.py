@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from concbench.analyse.batches import Spread, wave_spread
 from concbench.analyse.flight import Steps, count_at_once, segments_at, within
-from concbench.analyse.streams import Stream, e2e_ns
+from concbench.analyse.streams import Stream, e2e_ns, starts_of, times_of, tokens_of
 from concbench.domain import Round, TargetFacts
 
 MIN_STEPS = 50
@@ -99,14 +99,14 @@ def tokens_between(streams: Iterable[Stream], start_ns: int, end_ns: int) -> tup
 
     Instants are counted per stream: events that one read brought are one instant.
     """
-    tokens, instants = 0.0, 0
-    for stream in streams:
-        begin, end = np.searchsorted(stream.times_ns, (start_ns, end_ns), side="right")
-        times = stream.times_ns[begin:end]
-        if times.size:
-            tokens += float(stream.tokens[begin:end].sum())
-            instants += 1 + int(np.count_nonzero(np.diff(times)))
-    return tokens, instants
+    told = list(streams)
+    times = times_of(told)
+    inside = (times > start_ns) & (times <= end_ns)
+    # Events of one instant are all inside or all outside, so the first of them stands for it.
+    new = np.ones(times.size, dtype=np.bool_)
+    new[1:] = times[1:] != times[:-1]
+    new[starts_of(told)] = True
+    return float(tokens_of(told)[inside].sum()), int(np.count_nonzero(inside & new))
 
 
 def burst_window(
@@ -170,8 +170,7 @@ def loop_spread(
     round_: Round, streams: Sequence[Stream], start_ns: int, end_ns: int
 ) -> Spread | None:
     """Return how far the window's rate may be off by chance; None below eight waves of N."""
-    times = np.concatenate([stream.times_ns for stream in streams])
-    carried = np.concatenate([stream.tokens for stream in streams])
+    times, carried = times_of(streams), tokens_of(streams)
     order = np.argsort(times, kind="stable")
     issues = np.sort(
         [

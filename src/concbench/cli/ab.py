@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from concbench.analyse.driver import headline_rows, looks_up_to
+from concbench.analyse.exhibits import Exhibit
 from concbench.analyse.looks import LOOKS
 from concbench.cli import gating, options
 from concbench.cli.loads import MOST_EMBEDDED_SLOTS, file_prompts, plain, target_options
@@ -262,11 +263,12 @@ def _concluded(args: Namespace, study: OpenStudy) -> int:
     from concbench.analyse.study import exit_code
     from concbench.cli import baselines
 
-    result = result_of(study.folder)
+    exhibits: list[Exhibit] = []
+    result = result_of(study.folder, exhibits=exhibits)
     rows = gating.gated_rows(result, args.metric) if args.gate and not result.interrupted else []
     gated = gate(rows, args.gate) if rows else []
     # The files of every command; the table is the comparison's own.
-    deliver(Namespace(**{**vars(args), "quiet": True}), result, study.folder)
+    deliver(Namespace(**{**vars(args), "quiet": True}), result, study.folder, exhibits)
     _shown(args, result, study)
     gating.write_junit(args, result, gated)
     if args.gate is None or result.interrupted:

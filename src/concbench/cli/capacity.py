@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from concbench.cli import options
 
 if TYPE_CHECKING:
-    from concbench.analyse.capacity import Capacity, LevelCapacity
+    from concbench.analyse.capacity import Capacity
+    from concbench.result import Result
 
 DEFAULT_SLO = "ttft_p95=2s,user_tok_per_s=20"
 
@@ -49,29 +49,39 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="pause of a user between an answer and the next question (default 0)",
     )
     parser.add_argument("--json", metavar="FILE", help="write the result JSON, - for stdout")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the page")
     parser.add_argument("--quiet", action="store_true", help="no table")
 
 
 def run(args: Namespace) -> int:
     """Judge the stored cells against the objectives; show, and write what was asked for."""
-    from concbench.analyse.capacity import capacity
     from concbench.analyse.study import exit_code
-    from concbench.cli.study import result_of
-    from concbench.domain import to_builtins
-    from concbench.plan.levels import parse_slo
+    from concbench.cli.stored import drawn_result, stored_result
     from concbench.result import to_json
 
-    result = result_of(args.study)
-    found = capacity(result.cells, result.doubts, result.targets, parse_slo(args.slo), args.think_s)
-    result.payload = {
-        **(result.payload or {}),
-        "capacity": {"slo": args.slo, "think_s": args.think_s, "series": to_builtins(found)},
-    }
+    result, exhibits = drawn_result(args.study) if args.html else (stored_result(args.study), [])
+    found = add_capacity(result, args.slo, args.think_s)
     if args.json:
         _write(args.json, to_json(result))
+    if args.html:
+        from concbench.report.html import write_html
+
+        write_html(result, args.html, exhibits)
     if not args.quiet:
         _show(found, args)
     return exit_code(result)
+
+
+def add_capacity(result: Result, slo: str, think_s: float) -> list[Capacity]:
+    """Put the capacity of each series into the payload, and return it. Raises UsageError."""
+    from concbench.analyse.capacity import capacity
+    from concbench.domain import to_builtins
+    from concbench.plan.levels import parse_slo
+
+    found = capacity(result.cells, result.doubts, result.targets, parse_slo(slo), think_s)
+    told = {"slo": slo, "think_s": think_s, "series": to_builtins(found)}
+    result.payload = {**(result.payload or {}), "capacity": told}
+    return found
 
 
 def _write(where: str, content: bytes) -> None:
@@ -90,66 +100,11 @@ def _write(where: str, content: bytes) -> None:
 def _show(found: list[Capacity], args: Namespace) -> None:
     from rich.console import Console
 
+    from concbench.report.capacity import series_lines
+
     console = Console(stderr=args.json == "-", highlight=False)
     for series in found:
         for line in series_lines(series, args.think_s):
             console.print(line, soft_wrap=True, markup=False)
     if not found:
         console.print("no level of a fixed concurrency is on record: measure with burst or sustain")
-
-
-def series_lines(series: Capacity, think_s: float) -> Iterator[str]:
-    """Yield one series as lines: the answer first, then a line a level, then KV and knee."""
-    from concbench.report.inert import inert
-
-    parts = [inert(series.lane), inert(series.link or ""), f"{series.context_tok:,} tokens"]
-    yield f"{' · '.join(filter(None, parts))}: {answer(series, think_s)}"
-    for level in series.levels:
-        yield f"  N = {level.concurrency:<5} {_level_text(level)}"
-    if series.n_kv is not None:
-        yield (
-            f"  KV pool {series.pool_tok:,} tokens: {series.n_kv:,} requests of "
-            f"{series.context_tok:,} + {series.output_tok:,.0f} tokens at once"
-        )
-    if series.knee is not None:
-        seen = series.ceiling in ("reached", "passed")
-        beyond = "" if seen else " or beyond: throughput still grows at the highest level"
-        yield f"  knee near N = {series.knee:.1f}{beyond}"
-
-
-def answer(series: Capacity, think_s: float) -> str:
-    """Return the capacity in one sentence, with what bounds it."""
-    if series.holds is None:
-        text = "no measured level is shown to hold the objectives"
-    else:
-        text = f"{series.holds} at once hold the objectives"
-        if think_s and series.users is not None:
-            text += f", {series.users:.0f} users who pause for {think_s:g} s"
-    if series.fails is not None:
-        text += f"; {series.fails} at once do not"
-    elif series.holds is not None:
-        text += "; no higher level was shown to fail"
-    doubted = [each.concurrency for each in series.levels if each.standing == "doubted"]
-    still = [level for level in series.open if level not in doubted]
-    if still:
-        text += f"; open at {', '.join(map(str, still))} (sustain gives more requests)"
-    if doubted:
-        text += f"; nothing can be said at {', '.join(map(str, doubted))} (a fatal doubt)"
-    return text
-
-
-def _level_text(level: LevelCapacity) -> str:
-    rate = "–" if level.tok_per_s is None else f"{level.tok_per_s:,.0f} tok/s"
-    gain = (
-        "" if level.gain_per_doubling is None else f", {level.gain_per_doubling:.2f} × a doubling"
-    )
-    checks = "; ".join(
-        f"{each.slo} {_number(each.value)} (bound {_number(each.bound)}, limit {each.limit:g})"
-        for each in level.objectives
-    )
-    why = f": {level.why}" if level.why else ""
-    return f"{level.standing}{why} · {rate}{gain} · {checks}"
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"

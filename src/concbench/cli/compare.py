@@ -5,13 +5,18 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from concbench.analyse.gate import gate, passes
 from concbench.cli import gating
 from concbench.domain import Doubt
 from concbench.errors import UsageError
 from concbench.result import Result
+
+if TYPE_CHECKING:
+    from concbench.analyse.exhibits import Exhibit
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -53,9 +58,10 @@ def run(args: Namespace) -> int:
         baselines.save(args.save_baseline, studies[0])
         print(f"{studies[0]} is the baseline {args.save_baseline}")
         return 0
-    result = compared(studies, args.accept)
+    exhibits: list[Exhibit] | None = [] if args.html else None
+    result = compared(studies, args.accept, exhibits)
     gated = gate(gating.gated_rows(result, args.metric), args.gate) if args.gate else []
-    deliver(args, result)
+    deliver(args, result, exhibits or ())
     gating.write_junit(args, result, gated)
     if args.gate is None:
         if args.save_baseline:
@@ -68,9 +74,12 @@ def run(args: Namespace) -> int:
     return 0 if passed else gating.FAILED
 
 
-def compared(studies: Sequence[Path], accept: Sequence[str]) -> Result:
+def compared(
+    studies: Sequence[Path], accept: Sequence[str], exhibits: list[Exhibit] | None = None
+) -> Result:
     """Return the result of comparing one or two studies, or the readings of a table.
 
+    `exhibits` is a list that is filled with what a page draws of each cell; a table has none.
     Raises UsageError where there is nothing to compare, StudyUnreadable for a damaged study.
     """
     if len(studies) > 2:
@@ -83,7 +92,7 @@ def compared(studies: Sequence[Path], accept: Sequence[str]) -> Result:
         return compared_table(studies[0], accept)
     from concbench.cli.judging import add_past
 
-    result = _judged(studies, accept, None)
+    result = _judged(studies, accept, None, exhibits)
 
     def rejudge(names: Collection[str]) -> Result:
         return _judged(studies, accept, names)
@@ -92,7 +101,12 @@ def compared(studies: Sequence[Path], accept: Sequence[str]) -> Result:
     return result
 
 
-def _judged(studies: Sequence[Path], accept: Sequence[str], gone: Collection[str] | None) -> Result:
+def _judged(
+    studies: Sequence[Path],
+    accept: Sequence[str],
+    gone: Collection[str] | None,
+    exhibits: list[Exhibit] | None = None,
+) -> Result:
     """Return verdicts over the lanes of the studies; `gone` instead of the retracted rounds."""
     from concbench.analyse.compare import compare
     from concbench.analyse.toldcompare import compare_told
@@ -112,8 +126,15 @@ def _judged(studies: Sequence[Path], accept: Sequence[str], gone: Collection[str
         accept = accept or accepted_of(readers[0])
     if len(readers) == 2 and readers[0].record.study == readers[1].record.study:
         raise UsageError(f"{studies[0]} and {studies[1]} are the same study")
-    results = [result_of(path, gone) for path in studies]
+    drawn: list[list[Exhibit]] = [[] for _ in studies]
+    results = [
+        result_of(path, gone, None if exhibits is None else seen)
+        for path, seen in zip(studies, drawn, strict=True)
+    ]
     prefixes = _prefixes(studies, results)
+    if exhibits is not None:
+        for seen, prefix in zip(drawn, prefixes, strict=True):
+            exhibits += [replace(each, cell=f"{prefix}{each.cell}") for each in seen]
     parties = []
     for reader, result, prefix in zip(readers, results, prefixes, strict=True):
         withdrawn = gone_of(reader)
@@ -188,8 +209,8 @@ def _other_machine(a: Result, b: Result) -> list[Doubt]:
     return [doubt("not_comparable", None, message, {"fingerprints": list(prints)})]
 
 
-def deliver(args: Namespace, result: Result) -> None:
-    """Show the comparison and write what was asked for."""
+def deliver(args: Namespace, result: Result, exhibits: Sequence[Exhibit] = ()) -> None:
+    """Show the comparison and write what was asked for; a page draws the `exhibits`."""
     from rich.console import Console
 
     from concbench.report.comparison import comparison_markdown, render_comparison
@@ -208,6 +229,6 @@ def deliver(args: Namespace, result: Result) -> None:
     if args.html:
         from concbench.report.html import write_html
 
-        write_html(result, args.html)
+        write_html(result, args.html, exhibits)
     if not args.quiet:
         render_comparison(result, Console(stderr="-" in texts, highlight=False))

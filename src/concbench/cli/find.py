@@ -6,20 +6,22 @@ from argparse import ArgumentParser, Namespace
 
 from concbench import __version__
 from concbench.analyse.capacity import capacity
+from concbench.analyse.exhibits import Exhibit
 from concbench.analyse.study import StudyFacts, exit_code, judge
 from concbench.cli import options
-from concbench.cli.capacity import DEFAULT_SLO, series_lines, slo_text, think
+from concbench.cli.capacity import DEFAULT_SLO, add_capacity, slo_text, think
 from concbench.cli.live import LiveDisplay
 from concbench.cli.loads import file_prompts, lane_session, plain, target_options
 from concbench.cli.study import OpenStudy, deliver, new_study, result_of
 from concbench.cli.sustain import one_level, sustain_options
-from concbench.domain import Round, to_builtins
+from concbench.domain import Round
 from concbench.errors import UsageError
 from concbench.measure.closed import sustain
 from concbench.measure.session import Session
 from concbench.plan.levels import Slo, parse_slo
 from concbench.plan.prompts import Prompt
 from concbench.plan.search import Search
+from concbench.report.capacity import series_lines
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -71,11 +73,10 @@ def run(args: Namespace) -> int:
             interrupted = _search(args, study, session, display, prompts, slos)
         study.writer.finish(interrupted=interrupted)
         study.closed = True
-        result = result_of(study.folder)
-        found = capacity(result.cells, result.doubts, result.targets, slos, args.think_s)
-        told = {"slo": args.slo, "think_s": args.think_s, "series": to_builtins(found)}
-        result.payload = {**(result.payload or {}), "capacity": told}
-        deliver(args, result, study.folder)
+        exhibits: list[Exhibit] = []
+        result = result_of(study.folder, exhibits=exhibits)
+        found = add_capacity(result, args.slo, args.think_s)
+        deliver(args, result, study.folder, exhibits)
         if not args.quiet:
             for line in (line for series in found for line in series_lines(series, args.think_s)):
                 display.say(line)

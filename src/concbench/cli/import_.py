@@ -27,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Read, store as a study of its own, compute again what can be, and show both."""
+    from concbench.analyse.exhibits import Exhibit
     from concbench.analyse.study import exit_code
     from concbench.cli.study import deliver, new_study, result_of
     from concbench.clock import utc_stamp
@@ -43,8 +44,9 @@ def run(args: Namespace) -> int:
         study.written += 1
         study.writer.finish()
         study.closed = True
-    result = result_of(study.folder)
-    deliver(args, result, study.folder)
+    exhibits: list[Exhibit] = []
+    result = result_of(study.folder, exhibits=exhibits)
+    deliver(args, result, study.folder, exhibits)
     if not args.quiet and args.json != "-":
         for line in lines(result):
             print(line)

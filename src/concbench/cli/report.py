@@ -91,11 +91,9 @@ def _stored(study: Path) -> Result:
 
 def _drawn(args: Namespace) -> Result:
     """Write page and images; what they draw of each cell is in its rounds alone."""
-    from concbench.analyse.exhibits import Exhibit
-    from concbench.cli.study import result_of
+    from concbench.cli.stored import drawn_result
 
-    exhibits: list[Exhibit] = []
-    result = result_of(args.study, exhibits=exhibits)
+    result, exhibits = drawn_result(args.study)
     if args.html:
         from concbench.report import html
 

@@ -16,22 +16,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Append the retraction, judge the study anew and say what became of its answer."""
-    from concbench.analyse.exhibits import Exhibit
-    from concbench.cli.study import result_of
-    from concbench.report.html import write_html
-    from concbench.result import to_json
+    from concbench.cli.stored import refreshed
     from concbench.store.correct import retract
-    from concbench.store.files import output_errors
 
     retract(args.study, args.round, args.why, args.by)
-    exhibits: list[Exhibit] = []
-    result = result_of(args.study, exhibits=exhibits)
-    # The page and the JSON in the study's folder are what people pass on: they must not go stale.
-    if (args.study / "result.json").exists():
-        with output_errors(args.study):
-            (args.study / "result.json").write_bytes(to_json(result))
-    if (args.study / "report.html").exists():
-        write_html(result, args.study / "report.html", exhibits)
+    result = refreshed(args.study)
     entry = next(one for one in result.corrections if one.get("round") == args.round)
     print(f"{args.study}: round {args.round} is retracted: {args.why}")
     for old in entry.get("was") or ():

@@ -21,6 +21,7 @@ from concbench.analyse.lanes import NOTE as LANE_NOTE
 from concbench.analyse.lanes import lane_results
 from concbench.analyse.matrix_tables import is_matrix, matrix
 from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
+from concbench.cli.capacity import DEFAULT_SLO, add_capacity
 from concbench.cli.ceilings import ceilings, note_calibration
 from concbench.cli.judging import COMPARING, completed, gone_of
 from concbench.cli.lines import deliver_lines, terminate
@@ -161,6 +162,8 @@ def result_of(
         result.payload = rate_payload(result, again, objectives)
     if is_sweep:
         add_sweep(result, reader)
+    if reader.record.command == "find":
+        _add_objectives(result, reader)
     add_matrix(result, reader)
     _note_asked(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
@@ -189,6 +192,13 @@ def add_matrix(result: Result, reader: StudyReader) -> None:
     demands = {entry["cell"]: entry for entry in swept.get("cells", ())}
     found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links, demands=demands)
     result.payload = {**(result.payload or {}), "matrix": to_builtins(found)}
+
+
+def _add_objectives(result: Result, reader: StudyReader) -> None:
+    """Put into a search's payload what it was for: its levels against the objectives asked for."""
+    asked = reader.plan.get("options")
+    think_s = asked.get("think_s") if isinstance(asked, Mapping) else None
+    add_capacity(result, str(reader.plan.get("slo") or DEFAULT_SLO), float(think_s or 0))
 
 
 def _note_asked(result: Result, reader: StudyReader) -> None:

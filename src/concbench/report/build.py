@@ -7,6 +7,7 @@ from typing import Any
 
 from concbench.domain import Doubt, Severity
 from concbench.report.beside import beside_lines
+from concbench.report.capacity import capacity_answers, capacity_tables
 from concbench.report.doubts_text import advice
 from concbench.report.findings import finding
 from concbench.report.header import engine_line, instrument_line, lane_facts, panel_row
@@ -30,12 +31,14 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
     """Return what to show of a result. `page` is where its HTML report lies, if there is one."""
     series = _series(result)
     verdicts = verdict_sentences(result.verdicts, result.crossovers)
+    # Who asked for objectives reads that answer first.
+    answers = verdicts or capacity_answers(result.payload)
     return ReportView(
         command=inert(result.command, 40),
         began_utc=inert(result.began_utc, 40),
         tool_version=inert(result.tool_version, 40),
         banners=_banners(result),
-        sentence=_sentence(result, series, verdicts),
+        sentence=_sentence(result, series, answers),
         series=series,
         verdicts=verdicts,
         beside=beside_lines(result, _cell_labels(result.cells)),
@@ -46,6 +49,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
         page=inert(page, PATH_LIMIT) if page else None,
         matrix=matrix_tables(result.payload),
         sides=sides_of(result),
+        objectives=capacity_tables(result.payload),
     )
 
 
@@ -88,15 +92,15 @@ def _correction(entry: Mapping[str, Any]) -> str:
     return text + (f" [{inert(entry['at_utc'], 40)}]" if entry.get("at_utc") else "")
 
 
-def _sentence(result: Result, series: Sequence[SeriesView], verdicts: Sequence[str]) -> str:
+def _sentence(result: Result, series: Sequence[SeriesView], answers: Sequence[str]) -> str:
     """Return the answer in one line: what forbids one first, then a verdict, then a finding."""
     everywhere = [d.code for d in result.doubts if d.severity == "fatal" and d.cell is None]
     if everywhere:
         return f"do not use these numbers: {_names(everywhere)}"
-    if verdicts:
+    if answers:
         fatal = [d.code for d in result.doubts if d.severity == "fatal"]
         stands = f"; a fatal doubt stands: {_names(fatal)}"
-        return verdicts[0].removesuffix(".") + (stands if fatal else "")
+        return answers[0].removesuffix(".") + (stands if fatal else "")
     if not series:
         return "no cells were measured"
     first = series[0]

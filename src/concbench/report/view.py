@@ -193,6 +193,7 @@ class ReportView:
     """The whole report. `sentence` is the answer in one line, `beside` what stands beside cells.
 
     `matrix` are the tables over several lanes, links or contexts; none of them otherwise.
+    `objectives` are the levels against objectives, where a command was asked for that.
     """
 
     command: str
@@ -210,3 +211,4 @@ class ReportView:
     page: str | None
     matrix: tuple[PlainTable, ...] = ()
     sides: SidesView | None = None
+    objectives: tuple[PlainTable, ...] = ()

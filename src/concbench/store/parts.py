@@ -294,18 +294,22 @@ def _rows(
     files = _paths(folders, table)
     cursor = connection.execute(f"SELECT * EXCLUDE (round_id) FROM read_parquet([{files}])")
     names = [column[0] for column in cursor.description]
-    texts = [column.name for column in TABLES[table] if column.sql_type.startswith("VARCHAR")]
-    known = [name for name in texts if name in names]
-    for row in cursor.fetchall():
-        found = dict(zip(names, row, strict=True))
-        for name in known:
-            found[name] = _restored(found[name])
-        yield found
+    types = {column.name: column.sql_type for column in TABLES[table]}
+    columns: list[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True))
+    for place, name in enumerate(names if columns else ()):
+        if types.get(name) == "VARCHAR":
+            columns[place] = _restored(columns[place])
+        elif types.get(name) == "VARCHAR[]":
+            columns[place] = [
+                row and [unescape_text(text) for text in row] for row in columns[place]
+            ]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True))
 
 
-def _restored(value: Any) -> Any:  # noqa: ANN401 - a cell of any type
-    if isinstance(value, str):
-        return unescape_text(value)
-    if isinstance(value, list):
-        return [unescape_text(item) for item in value]
-    return value
+def _restored(texts: Sequence[str | None]) -> Sequence[str | None]:
+    """Return a column of texts as they were given. Few differ, so each is looked at once."""
+    plain = {text: unescape_text(text) for text in set(texts) if text is not None}
+    if all(text == given for text, given in plain.items()):
+        return texts
+    return [None if text is None else plain[text] for text in texts]

@@ -1,0 +1,147 @@
+"""How many users a box carries, in words and as a table: for the terminal and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from concbench.analyse.capacity import Capacity, LevelCapacity
+from concbench.plan.levels import Slo, parse_slo
+from concbench.report.inert import inert
+from concbench.report.view import PlainTable
+
+TEXT_LIMIT = 400
+UNITS = {"_ms": "ms", "_pct": "%", "": "tok/s"}
+STANDINGS = {"holds": "holds", "open": "open", "fails": "fails", "doubted": "nothing can be said"}
+
+
+def series_lines(series: Capacity, think_s: float) -> Iterator[str]:
+    """Yield one series as lines: the answer first, then a line a level, then KV and knee."""
+    yield f"{_name(series)}: {answer(series, think_s)}"
+    for level in series.levels:
+        yield f"  N = {level.concurrency:<5} {_level_text(level)}"
+    yield from (f"  {note}" for note in _notes(series))
+
+
+def answer(series: Capacity, think_s: float) -> str:
+    """Return the capacity in one sentence, with what bounds it."""
+    if series.holds is None:
+        text = "no measured level is shown to hold the objectives"
+    else:
+        text = f"{series.holds} at once hold the objectives"
+        if think_s and series.users is not None:
+            text += f", {series.users:.0f} users who pause for {think_s:g} s"
+    if series.fails is not None:
+        text += f"; {series.fails} at once do not"
+    elif series.holds is not None:
+        text += "; no higher level was shown to fail"
+    doubted = [each.concurrency for each in series.levels if each.standing == "doubted"]
+    still = [level for level in series.open if level not in doubted]
+    if still:
+        text += f"; open at {', '.join(map(str, still))} (sustain gives more requests)"
+    if doubted:
+        text += f"; nothing can be said at {', '.join(map(str, doubted))} (a fatal doubt)"
+    return text
+
+
+def capacity_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]:
+    """Return a table a series of what `capacity` and `find` put into the payload, else none.
+
+    Of several series each has its own answer in its title. Raises msgspec.ValidationError for a
+    payload that is none of theirs.
+    """
+    told = (payload or {}).get("capacity")
+    if not told:
+        return ()
+    title = "Levels against objectives"
+    found = _found(told)
+    answers = capacity_answers(payload)
+    titles = [f"{title} · {text}" for text in answers] if len(found) > 1 else [title]
+    slos = parse_slo(str(told["slo"]))
+    pairs = zip(found, titles, strict=True)
+    return tuple(_table(series, name, slos, float(told["think_s"])) for series, name in pairs)
+
+
+def capacity_answers(payload: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the answer of each series that `capacity` and `find` put into the payload.
+
+    A single series is not named. Raises msgspec.ValidationError as `capacity_tables` does.
+    """
+    told = (payload or {}).get("capacity")
+    if not told:
+        return ()
+    found = _found(told)
+    texts = [(_name(series), answer(series, float(told["think_s"]))) for series in found]
+    return tuple(text if len(texts) == 1 else f"{name}: {text}" for name, text in texts)
+
+
+def _found(told: Mapping[str, Any]) -> list[Capacity]:
+    return msgspec.convert(told["series"], list[Capacity])
+
+
+def _table(series: Capacity, title: str, slos: Sequence[Slo], think_s: float) -> PlainTable:
+    """Return one series: a row a level, a pair of columns an objective."""
+    headings = ["N", "standing", "tok/s", "gain a doubling", "users"]
+    for slo in slos:
+        headings += [_objective(slo), "95 % bound"]
+    rows = []
+    for level in series.levels:
+        objectives = {each.slo: each for each in level.objectives}
+        texts = [
+            str(level.concurrency),
+            STANDINGS[level.standing],
+            "–" if level.tok_per_s is None else f"{level.tok_per_s:,.0f}",
+            "–" if level.gain_per_doubling is None else f"{level.gain_per_doubling:.2f} ×",
+            "–" if level.users is None else f"{level.users:,.0f}",
+        ]
+        for slo in slos:
+            each = objectives.get(slo.key)
+            texts += ["–", "–"] if each is None else [_number(each.value), _number(each.bound)]
+        rows.append(tuple(texts))
+    why = [f"N = {level.concurrency}: {level.why}" for level in series.levels if level.why]
+    pause = [f"users pause for {think_s:g} s"] if think_s else []
+    notes = [inert(text, TEXT_LIMIT) for text in (*pause, *_notes(series), *why)]
+    return PlainTable(title, tuple(headings), tuple(rows), tuple(notes), words=2)
+
+
+def _objective(slo: Slo) -> str:
+    """Return an objective with its limit and the unit of both."""
+    unit = next(text for end, text in UNITS.items() if slo.metric.endswith(end))
+    return f"{slo.key} {'≤' if slo.at_most else '≥'} {slo.limit:g} {unit}"
+
+
+def _name(series: Capacity) -> str:
+    parts = [inert(series.lane), inert(series.link or ""), f"{series.context_tok:,} tokens"]
+    return " · ".join(filter(None, parts))
+
+
+def _notes(series: Capacity) -> Iterator[str]:
+    """Yield what the KV pool holds, and where the knee is."""
+    if series.n_kv is not None:
+        yield (
+            f"KV pool {series.pool_tok:,} tokens: {series.n_kv:,} requests of "
+            f"{series.context_tok:,} + {series.output_tok:,.0f} tokens at once"
+        )
+    if series.knee is not None:
+        seen = series.ceiling in ("reached", "passed")
+        beyond = "" if seen else " or beyond: throughput still grows at the highest level"
+        yield f"knee near N = {series.knee:.1f}{beyond}"
+
+
+def _level_text(level: LevelCapacity) -> str:
+    rate = "–" if level.tok_per_s is None else f"{level.tok_per_s:,.0f} tok/s"
+    gain = (
+        "" if level.gain_per_doubling is None else f", {level.gain_per_doubling:.2f} × a doubling"
+    )
+    checks = "; ".join(
+        f"{each.slo} {_number(each.value)} (bound {_number(each.bound)}, limit {each.limit:g})"
+        for each in level.objectives
+    )
+    why = f": {level.why}" if level.why else ""
+    return f"{level.standing}{why} · {rate}{gain} · {checks}"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"

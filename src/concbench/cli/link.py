@@ -61,6 +61,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--backend", choices=["gloo", "nccl"], default="gloo", help="of the collective"
     )
+    group.add_argument(
+        "--torch-python",
+        type=Path,
+        metavar="FILE",
+        help="a Python that has torch, where this one has not; it carries the collective",
+    )
     group = parser.add_argument_group("ports")
     group.add_argument(
         "--iperf-port",
@@ -102,7 +108,7 @@ def run(args: Namespace) -> int:
     if args.no_throughput and args.no_latency and not args.collective:
         raise UsageError("concbench link: nothing is left to measure")
     if args.collective:
-        collective.require_torch()
+        collective.require_torch(args.torch_python)
     if not args.no_throughput:
         throughput.iperf3_path()
     console = Console(stderr=args.json == "-", highlight=False, quiet=args.quiet)
@@ -135,7 +141,12 @@ def measured(args: Namespace, console: Console) -> dict[str, Any]:
         found["round_trip"] = {"bytes": args.message_bytes, "ms": _summary(times)}
     if args.collective:
         times = collective.all_reduce_ns(
-            args.host, args.collective_port, args.backend, args.message_bytes, args.count
+            args.host,
+            args.collective_port,
+            args.backend,
+            args.message_bytes,
+            args.count,
+            python=args.torch_python,
         )
         found["all_reduce"] = {
             "bytes": args.message_bytes,
@@ -217,13 +228,13 @@ def _serve(args: Namespace) -> int:
                 subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
             )
         if args.collective:
-            collective.require_torch()
+            collective.require_torch(args.torch_python)
         print(f"serving on {args.bind}: echo {server.port}, iperf3 {args.iperf_port}", flush=True)
         while not stop.wait(0.2):
             if children and children[0].poll() is not None:
                 raise PortTaken(f"iperf3 ended: is port {args.iperf_port} taken on {args.bind}?")
             if args.collective and not any(c.poll() is None for c in children[1:]):
-                children[1:] = [subprocess.Popen(_second_rank(args))]
+                children[1:] = [_second_rank(args)]
     finally:
         server.close()
         for child in children:
@@ -232,7 +243,7 @@ def _serve(args: Namespace) -> int:
     return 0
 
 
-def _second_rank(args: Namespace) -> list[str]:
-    return collective.command(
-        1, args.bind, args.collective_port, args.backend, args.message_bytes, args.count
-    )
+def _second_rank(args: Namespace) -> subprocess.Popen[bytes]:
+    where = (args.bind, args.collective_port, args.backend, args.message_bytes, args.count)
+    command = collective.command(1, *where, python=args.torch_python)
+    return subprocess.Popen(command, env=collective.environment(args.torch_python))

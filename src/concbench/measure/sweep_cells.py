@@ -182,7 +182,7 @@ class Bench:
         ]
 
     def _has_halves(self) -> bool:
-        """Whether a TTFT of half a prompt says anything: streamed, and distinct prompts made here."""
+        """Whether half a prompt tells anything: streamed, and distinct prompts made here."""
         asked = self.options.plan.workload
         return asked.stream and not asked.same_prompt and not self.options.prompts
 

@@ -337,13 +337,13 @@ def _check_idle(
             )
     if plan.workload.prompts is None:
         return
-    if "contexts" in swept:
-        raise source.error(
-            ("sweep", "contexts"), "prompts from a file have lengths of their own; keep one"
-        )
     if "content" in workload:
         raise source.error(
             ("workload", "content"), "prompts from a file have their own content; keep one"
+        )
+    if "contexts" in swept:
+        raise source.error(
+            ("sweep", "contexts"), "prompts from a file have lengths of their own; keep one"
         )
 
 

@@ -16,7 +16,8 @@ def zeros(n, dtype, device):
 DISTRIBUTED = """
 import os
 class TCPStore:
-    def __init__(self, host, port, world, is_master):
+    def __init__(self, host, port, world, is_master, master_listen_fd):
+        assert master_listen_fd is None
         if host == "nobody":
             raise RuntimeError("no such rank")
     def set(self, key, value):

@@ -221,6 +221,7 @@ def _serve(args: Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
     server = echo.EchoServer(args.bind, args.echo_port)
     children: list[subprocess.Popen[bytes]] = []
+    rank: subprocess.Popen[bytes] | None = None
     try:
         if not args.no_throughput:
             command = [throughput.iperf3_path(), "-s", "-p", str(args.iperf_port), "-B", args.bind]
@@ -231,13 +232,13 @@ def _serve(args: Namespace) -> int:
             collective.require_torch(args.torch_python)
         print(f"serving on {args.bind}: echo {server.port}, iperf3 {args.iperf_port}", flush=True)
         while not stop.wait(0.2):
-            if children and children[0].poll() is not None:
+            if not args.no_throughput and children[0].poll() is not None:
                 raise PortTaken(f"iperf3 ended: is port {args.iperf_port} taken on {args.bind}?")
-            if args.collective and not any(c.poll() is None for c in children[1:]):
-                children[1:] = [_second_rank(args)]
+            if args.collective and (rank is None or rank.poll() is not None):
+                rank = _second_rank(args)
     finally:
         server.close()
-        for child in children:
+        for child in [*children, *([] if rank is None else [rank])]:
             child.terminate()
             child.wait()
     return 0

@@ -118,6 +118,17 @@ def all_reduce_ns(
         raise TargetError(f"the collective operation with {host}:{port} failed: {why}") from None
 
 
+def _listening(rank: str, host: str, port: str) -> int | None:
+    """Return a socket on which rank 1 serves the store; None for the other.
+
+    Torch's own is refused a port on which the rank before this one has just closed connections.
+    """
+    if rank != "1":
+        return None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, int(port)), family=family).detach()
+
+
 def _own_address(store: Any, rank: str, host: str) -> str:  # noqa: ANN401 - torch's store
     """Return this side's address towards the other rank; rank 0 leaves its own in the store."""
     if rank == "1":
@@ -164,7 +175,9 @@ def main(words: list[str]) -> int:
     torch: Any = import_module("torch")
     distributed: Any = import_module("torch.distributed")
     # Rank 1 serves: the store is on its side, so that only one side must be reachable for it.
-    store = distributed.TCPStore(host, int(port), 2, is_master=rank == "1")
+    store = distributed.TCPStore(
+        host, int(port), 2, is_master=rank == "1", master_listen_fd=_listening(rank, host, port)
+    )
     _use_interface_of(_own_address(store, rank, host))
     distributed.init_process_group(backend, store=store, rank=int(rank), world_size=2)
     device = "cuda" if backend == "nccl" else "cpu"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from concbench.cli.main import main
-from concbench.measure import sweep_rounds
+from concbench.errors import MissingExtra
+from concbench.measure import echo, sweep_rounds, throughput
 from concbench.store.read import open_study
 from tests.cli.test_sweep import by_cell, lane, measured, reference, sweep, write
 
@@ -182,3 +184,39 @@ def test_a_lane_has_its_own_environment_and_folder(capsys):
     write(lane("a", command) + 'env = { SEEN = "yes" }\ncwd = "own"\n', concurrency=(1,))
     sweep(capsys)
     assert Path("own/seen").read_text() == "yes"
+
+
+LINK = '[links.lo]\nhost = "127.0.0.1"\n'
+
+
+def test_a_link_with_a_host_is_measured_where_its_other_end_answers(capsys, monkeypatch):
+    server = echo.EchoServer("127.0.0.1", 0)
+    monkeypatch.setattr(echo, "PORT", server.port)
+
+    def missing() -> str:
+        raise MissingExtra("no iperf3 here")
+
+    monkeypatch.setattr(throughput, "iperf3_path", missing)
+    write(lane("a", reference()), concurrency=(1,), more=LINK)
+    edit("[sweep]", '[sweep]\nlinks = ["lo"]')
+    try:
+        result = sweep(capsys)
+    finally:
+        server.close()
+    (note,) = result["payload"]["links"]
+    assert (note["link"], note["host"]) == ("lo", "127.0.0.1")
+    assert note["round_trip"]["ms"]["n"] == 200
+    assert main(["report", "s"]) in (0, 4)
+    assert "Links as measured" in capsys.readouterr().out
+
+
+def test_a_link_whose_other_end_is_silent_is_told_and_the_sweep_goes_on(capsys, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(echo, "PORT", taken.getsockname()[1])
+    write(lane("a", reference()), concurrency=(1,), more=LINK)
+    edit("[sweep]", '[sweep]\nlinks = ["lo"]')
+    assert main(["sweep", "plan.toml", "--warmup", "0", "--out", "s"]) in (0, 4)
+    said = capsys.readouterr().err
+    assert "link lo itself is not measured" in said
+    assert "run `concbench link --serve` on 127.0.0.1" in said
+    assert [name for name, _ in measured()] == ["a.lo.short.c1"]

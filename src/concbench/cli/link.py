@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from concbench.analyse.estimate import summary
 from concbench.cli import options
 from concbench.clock import utc_stamp
 from concbench.domain import Summary, to_builtins
-from concbench.errors import OutputUnusable, PortTaken, UsageError
+from concbench.errors import MissingExtra, OutputUnusable, PortTaken, UsageError
 from concbench.measure import collective, echo, throughput
 from concbench.report import numbers
 from concbench.result import Result, to_json
@@ -154,6 +155,22 @@ def measured(args: Namespace, console: Console) -> dict[str, Any]:
             "ms": _summary(times),
         }
     return found
+
+
+def of_sweep(host: str, name: str) -> dict[str, Any]:
+    """Measure a sweep's link in passing: 200 round trips, and two seconds each way with iperf3.
+
+    Returns what the study's `link` note holds. Raises TargetError where `concbench link --serve`
+    does not answer there.
+    """
+    found = echo.round_trips_ns(host, echo.PORT, MESSAGE_BYTES, 200)
+    note: dict[str, Any] = {"link": name, "host": host, "at_utc": utc_stamp()}
+    note["round_trip"] = {"bytes": MESSAGE_BYTES, "ms": _summary(found)}
+    with suppress(MissingExtra):
+        ways: tuple[throughput.Direction, ...] = ("there", "back")
+        runs = [throughput.measure(host, throughput.PORT, way, 1, 2) for way in ways]
+        note["throughput"] = to_builtins([run for each in runs for run in each])
+    return note
 
 
 def _summary(times_ns: list[int]) -> dict[str, Any]:

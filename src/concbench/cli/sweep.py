@@ -22,7 +22,7 @@ from concbench.cli.lines import terminate
 from concbench.cli.study import OpenStudy, conclude, deliver_plan, new_study
 from concbench.cli.sweep_view import SweepDisplay, plan_lines, plan_rows
 from concbench.domain import Round
-from concbench.errors import OutputUnusable, StudyUnreadable, UsageError
+from concbench.errors import OutputUnusable, StudyUnreadable, TargetError, UsageError
 from concbench.measure.sweep import SweepOptions, sweep
 from concbench.measure.sweep_identity import check_identity, identity_of
 from concbench.measure.sweep_links import CommandLinks, commands_of
@@ -32,7 +32,7 @@ from concbench.measure.sweep_state import IDENTITY_NOTE, RETRY_NOTE, Standing, s
 from concbench.observe.host import machine
 from concbench.plan.file import load_plan
 from concbench.plan.matrix import MatrixCell, Variant, cells_of, file_name, variants
-from concbench.plan.model import Plan
+from concbench.plan.model import LinkPlan, Plan
 from concbench.plan.output import WINDOW_STEPS
 from concbench.plan.prompts import Prompt, load_prompts_file, longest_tok
 from concbench.serve.http import Access
@@ -121,7 +121,10 @@ def run(args: Namespace) -> int:
                 study.keep(finished)
                 display.finished(finished)
 
-            links = CommandLinks(plan.links, display.say)
+            def on_link(link: LinkPlan) -> None:
+                _measure_link(link, study, display)
+
+            links = CommandLinks(plan.links, display.say, on_link)
             asked = _options(args, todo, study)
             end = sweep(asked, state, study.writer, links, on_round, display)
         if end.interrupted and not state.lanes and not study.written:
@@ -276,6 +279,21 @@ def _confirm(args: Namespace, plan: Plan) -> None:
     print("run them? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("not confirmed: nothing was run")
+
+
+def _measure_link(link: LinkPlan, study: OpenStudy, display: SweepDisplay) -> None:
+    """Put the link itself on record where its other end answers; nothing depends on it."""
+    from concbench.cli.link import of_sweep
+
+    assert link.host is not None
+    display.say(f"link {link.name}: measuring it to {link.host}")
+    try:
+        study.writer.note("link", of_sweep(link.host, link.name))
+    except TargetError as error:
+        display.keep(
+            f"link {link.name} itself is not measured ({error}): run `concbench link --serve` on "
+            f"{link.host} for that"
+        )
 
 
 def _dry_run(args: Namespace, todo: _Todo, folder: Path | None) -> int:

@@ -49,8 +49,8 @@ MEANINGS: dict[str, dict[str, str]] = {
         "port": "port inside the container, where it is not the engine's own",
     },
     "[workload]": {
-        "prompt_tokens": "length of the prompts where no contexts are given; with `prompts`, what they "
-        "count as for the KV pool",
+        "prompt_tokens": "length of the prompts where no contexts are given; with `prompts`, what "
+        "they count as for the KV pool",
         "output_tokens": "length of the answers, or `auto`: enough steps for the steady window",
         "temperature": "sampling temperature",
         "content": "what made prompts are about: prose, code, json, repetition, words; not with "

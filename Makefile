@@ -55,6 +55,7 @@ test-ray:
 	.venv-ray/bin/python -m pytest tests/system/test_ray.py
 
 # Links between network namespaces, shaped by tc: needs root, iproute2 and iperf3; skipped without.
+# The all-reduce over them needs a Python with torch: CONCBENCH_TORCH_PYTHON, or that of `make vllm`.
 test-links: $(VENV)/.test
 	$(BIN)/python -m pytest -m links -rs tests/system
 

@@ -23,7 +23,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "name": "what the study is called",
         "seed": "seed of prompts, lengths and order: the same seed asks for the same",
         "rounds": "rounds a cell",
-        "rounds_max": "go on beyond `rounds` until the interval is narrow enough, at most so many",
+        "rounds_max": "go on beyond `rounds` until the interval is within 1 %, at most so many",
         "notes": "text, kept with the study",
     },
     "[lanes.NAME]": {
@@ -49,11 +49,13 @@ MEANINGS: dict[str, dict[str, str]] = {
         "port": "port inside the container, where it is not the engine's own",
     },
     "[workload]": {
-        "prompt_tokens": "length of the prompts where no context says otherwise",
+        "prompt_tokens": "length of the prompts where no contexts are given; with `prompts`, what "
+        "they count as for the KV pool",
         "output_tokens": "length of the answers, or `auto`: enough steps for the steady window",
         "temperature": "sampling temperature",
-        "content": "what made prompts are about: prose, code, json, repetition, words",
-        "prompts": "file of prompts, one a line, or JSON Lines",
+        "content": "what made prompts are about: prose, code, json, repetition, words; not with "
+        "`prompts`",
+        "prompts": "file of prompts, one a line, or JSON Lines; they stand instead of contexts",
         "same_prompt": "the same prompt for all requests: a prompt cache may answer",
         "endpoint": "`chat` or `completions`",
         "stream": "stream the answers; without it there is no TTFT",
@@ -65,12 +67,12 @@ MEANINGS: dict[str, dict[str, str]] = {
         "lanes": "lanes to measure, by name; all of them where it is left out",
         "contexts": 'prompt lengths in tokens; `"short"` is 50',
         "concurrency": "levels as a list, or `auto`: from the KV pool, then beyond it",
-        "oversubscribe": "how far beyond the KV pool `auto` goes",
+        "oversubscribe": "how far beyond the KV pool `auto` goes; not beside a list",
         "links": "links over which to measure, by name",
         "vary": "by lane, flags with a list of values each: the lane is started anew for each",
     },
     "[links.NAME]": {
-        "host": "the machine at the other end",
+        "host": "the machine at the other end; the link itself is measured where it answers",
         "before": "commands that set the link up, shown and confirmed before they run",
         "after": "commands that take it down again",
         "notes": "text",

@@ -109,6 +109,20 @@ def test_without_a_slope_prefill_is_the_prompt_over_ttft():
     assert short.prefill_tok_per_s is None
 
 
+def test_a_slope_is_not_compared_with_a_prompt_over_its_ttft():
+    cells = [
+        cell("a", 5000, 1, 24.6, ttft_ms=[3440.0, 3460.0]),
+        cell("b", 5000, 1, 24.6, ttft_ms=[3440.0, 3460.0], prefill=t_estimate(9000.0)),
+        cell("c", 5000, 1, 24.6, ttft_ms=[1720.0, 1730.0]),
+    ]
+    first, slope, ratio = matrix(cells, {}).single_stream
+    assert [row.prefill_method for row in (first, slope, ratio)] == [RATIO, SLOPE, RATIO]
+    assert (first.prefill_change, slope.prefill_change) == (None, None)
+    assert ratio.prefill_change is not None
+    assert ratio.prefill_change.relative_pct == pytest.approx(100, abs=1)
+    assert slope.ttft_change is not None
+
+
 def test_gain_from_concurrency_to_saturation():
     rates = {1: 71.0, 4: 188.0, 64: 530.0, 256: 535.6}
     (row,) = matrix([cell("a", 50, n, rate) for n, rate in rates.items()], {}).gain

@@ -250,6 +250,44 @@ def test_not_a_plan(text, message):
         parse_plan(text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'concurrency = "auto"',
+            "concurrency = [1, 2]",
+            'sweep.oversubscribe: only concurrency = "auto" goes beyond the KV pool by it',
+        ),
+        (
+            '"gguf", "nvfp4"]',
+            '"gguf"]',
+            'sweep.vary.nvfp4: sweep.lanes leaves out "nvfp4"; add it there',
+        ),
+        (
+            "temperature = 0",
+            'prompts = "p.txt"',
+            "sweep.contexts: prompts from a file have lengths of their own",
+        ),
+        (
+            "temperature = 0",
+            'prompts = "p.txt"\ncontent = "code"',
+            "workload.content: prompts from a file have their own content",
+        ),
+    ],
+)
+def test_a_key_that_would_do_nothing_is_refused(old, new, message):
+    assert old in GOOD
+    with pytest.raises(PlanError, match=re.escape(message)):
+        parse_plan(GOOD.replace(old, new))
+
+
+def test_the_prompts_length_is_the_context_where_none_is_given():
+    text = GOOD.replace("temperature = 0", "prompt_tokens = 700")
+    assert parse_plan(text).sweep.contexts == ["short", 5000, 32000]
+    without = text.replace('contexts = ["short", 5000, 32000]\n', "")
+    assert parse_plan(without).sweep.contexts == [700]
+
+
 def test_files(tmp_path):
     path = tmp_path / "p.toml"
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())

@@ -96,6 +96,7 @@ def _end(pair: Pair, namespace: str, end: str, address: str) -> list[list[str]]:
         ["ip", "link", "set", end, "netns", namespace],
         pair.argv(namespace, "ip", "addr", "add", f"{address}/24", "dev", end),
         pair.argv(namespace, "ip", "link", "set", end, "up"),
+        pair.argv(namespace, "ip", "link", "set", "lo", "up"),
     ]
 
 
@@ -139,6 +140,47 @@ def test_a_link_has_the_rate_that_it_was_given(pair: Pair, gb_per_s: float) -> N
         if run["direction"] != "both":
             assert run["received_gb_per_s"] == pytest.approx(gb_per_s, rel=TOLERANCE)
     assert found["round_trip"]["ms"]["n"] == 400  # type: ignore[index]
+
+
+def torch_python() -> Path | None:
+    """The Python that has torch: this one, that of CONCBENCH_TORCH_PYTHON, or real vLLM's."""
+    beside = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
+    named = os.environ.get("CONCBENCH_TORCH_PYTHON")
+    found = [Path(one) for one in (sys.executable, named, beside) if one and Path(one).exists()]
+    check = "import torch.distributed, msgspec"
+    for python in found:
+        if subprocess.run([python, "-c", check], capture_output=True, check=False).returncode == 0:
+            return python
+    return None
+
+
+def test_an_all_reduce_over_a_link_takes_what_its_rate_allows(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = torch_python()
+    if python is None:
+        pytest.skip("needs a Python with torch: `make vllm`, or CONCBENCH_TORCH_PYTHON")
+    words = ["--collective", "--torch-python", str(python), "--no-throughput"]
+    words += ["--message-bytes", "1048576", "--count", "40", "--echo-port", "5302"]
+    medians = {}
+    with child(pair.concbench(pair.server, "link", "--serve", "--bind", SERVER_IP, *words)) as line:
+        assert line.startswith("serving on")
+        for gb_per_s in (0.2, 2.5):
+            with apply(pair.link(gb_per_s), True, never):
+                found = measured(pair, *words)
+            told = found["all_reduce"]
+            assert (told["bytes"], told["backend"]) == (1_048_576, "gloo")  # type: ignore[index]
+            ms = told["ms"]  # type: ignore[index]
+            assert ms["n"] == 40
+            medians[gb_per_s] = ms["p50"]
+            with capsys.disabled():
+                sys.stdout.write(
+                    f"\nall-reduce of 1 MiB at {gb_per_s:g} Gb/s: median {ms['p50']:.2f} ms"
+                )
+    # Each side sends a whole message's worth, and both at once: the rate is its lower bound.
+    for gb_per_s, median_ms in medians.items():
+        assert median_ms > 0.9 * 1_048_576 * 8 / (gb_per_s * 1e9) * 1000
+    assert medians[0.2] > 2 * medians[2.5]
 
 
 @pytest.mark.usefixtures("serving")

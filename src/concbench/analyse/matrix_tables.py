@@ -125,6 +125,8 @@ def _single_rows(singles: Mapping[Place, Single]) -> list[SingleRow]:
         lane, link, context, label = place
         base_place, base = first.setdefault((context, label), (place, one))
         is_base = base_place == place
+        # A slope leaves out what prompt ÷ TTFT holds: the two are no pair.
+        alike = not is_base and base.prefill_method == one.prefill_method
         found.append(
             SingleRow(
                 lane=lane,
@@ -136,7 +138,7 @@ def _single_rows(singles: Mapping[Place, Single]) -> list[SingleRow]:
                 decode_tok_per_s=one.decode,
                 ttft_ms=one.ttft_ms,
                 against=None if is_base else _name(base_place),
-                prefill_change=None if is_base else change(base.prefill, one.prefill),
+                prefill_change=change(base.prefill, one.prefill) if alike else None,
                 decode_change=None if is_base else change(base.decode, one.decode),
                 ttft_change=None if is_base else change(base.ttft_ms, one.ttft_ms),
             )

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from concbench.analyse.estimate import summary
 from concbench.cli import options
 from concbench.clock import utc_stamp
 from concbench.domain import Summary, to_builtins
-from concbench.errors import OutputUnusable, PortTaken, UsageError
+from concbench.errors import MissingExtra, OutputUnusable, PortTaken, UsageError
 from concbench.measure import collective, echo, throughput
 from concbench.report import numbers
 from concbench.result import Result, to_json
@@ -60,6 +61,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument("--collective", action="store_true", help="all-reduce too; needs torch")
     group.add_argument(
         "--backend", choices=["gloo", "nccl"], default="gloo", help="of the collective"
+    )
+    group.add_argument(
+        "--torch-python",
+        type=Path,
+        metavar="FILE",
+        help="a Python that has torch, where this one has not; it carries the collective",
     )
     group = parser.add_argument_group("ports")
     group.add_argument(
@@ -102,7 +109,7 @@ def run(args: Namespace) -> int:
     if args.no_throughput and args.no_latency and not args.collective:
         raise UsageError("concbench link: nothing is left to measure")
     if args.collective:
-        collective.require_torch()
+        collective.require_torch(args.torch_python)
     if not args.no_throughput:
         throughput.iperf3_path()
     console = Console(stderr=args.json == "-", highlight=False, quiet=args.quiet)
@@ -135,7 +142,12 @@ def measured(args: Namespace, console: Console) -> dict[str, Any]:
         found["round_trip"] = {"bytes": args.message_bytes, "ms": _summary(times)}
     if args.collective:
         times = collective.all_reduce_ns(
-            args.host, args.collective_port, args.backend, args.message_bytes, args.count
+            args.host,
+            args.collective_port,
+            args.backend,
+            args.message_bytes,
+            args.count,
+            python=args.torch_python,
         )
         found["all_reduce"] = {
             "bytes": args.message_bytes,
@@ -143,6 +155,22 @@ def measured(args: Namespace, console: Console) -> dict[str, Any]:
             "ms": _summary(times),
         }
     return found
+
+
+def of_sweep(host: str, name: str) -> dict[str, Any]:
+    """Measure a sweep's link in passing: 200 round trips, and two seconds each way with iperf3.
+
+    Returns what the study's `link` note holds. Raises TargetError where `concbench link --serve`
+    does not answer there.
+    """
+    found = echo.round_trips_ns(host, echo.PORT, MESSAGE_BYTES, 200)
+    note: dict[str, Any] = {"link": name, "host": host, "at_utc": utc_stamp()}
+    note["round_trip"] = {"bytes": MESSAGE_BYTES, "ms": _summary(found)}
+    with suppress(MissingExtra):
+        ways: tuple[throughput.Direction, ...] = ("there", "back")
+        runs = [throughput.measure(host, throughput.PORT, way, 1, 2) for way in ways]
+        note["throughput"] = to_builtins([run for each in runs for run in each])
+    return note
 
 
 def _summary(times_ns: list[int]) -> dict[str, Any]:
@@ -210,6 +238,7 @@ def _serve(args: Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
     server = echo.EchoServer(args.bind, args.echo_port)
     children: list[subprocess.Popen[bytes]] = []
+    rank: subprocess.Popen[bytes] | None = None
     try:
         if not args.no_throughput:
             command = [throughput.iperf3_path(), "-s", "-p", str(args.iperf_port), "-B", args.bind]
@@ -217,22 +246,22 @@ def _serve(args: Namespace) -> int:
                 subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
             )
         if args.collective:
-            collective.require_torch()
+            collective.require_torch(args.torch_python)
         print(f"serving on {args.bind}: echo {server.port}, iperf3 {args.iperf_port}", flush=True)
         while not stop.wait(0.2):
-            if children and children[0].poll() is not None:
+            if not args.no_throughput and children[0].poll() is not None:
                 raise PortTaken(f"iperf3 ended: is port {args.iperf_port} taken on {args.bind}?")
-            if args.collective and not any(c.poll() is None for c in children[1:]):
-                children[1:] = [subprocess.Popen(_second_rank(args))]
+            if args.collective and (rank is None or rank.poll() is not None):
+                rank = _second_rank(args)
     finally:
         server.close()
-        for child in children:
+        for child in [*children, *([] if rank is None else [rank])]:
             child.terminate()
             child.wait()
     return 0
 
 
-def _second_rank(args: Namespace) -> list[str]:
-    return collective.command(
-        1, args.bind, args.collective_port, args.backend, args.message_bytes, args.count
-    )
+def _second_rank(args: Namespace) -> subprocess.Popen[bytes]:
+    where = (args.bind, args.collective_port, args.backend, args.message_bytes, args.count)
+    command = collective.command(1, *where, python=args.torch_python)
+    return subprocess.Popen(command, env=collective.environment(args.torch_python))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,25 +22,23 @@ from concbench.cli.lines import terminate
 from concbench.cli.study import OpenStudy, conclude, deliver_plan, new_study
 from concbench.cli.sweep_view import SweepDisplay, plan_lines, plan_rows
 from concbench.domain import Round
-from concbench.errors import (
-    OutputUnusable,
-    PlanError,
-    StudyUnreadable,
-    UsageError,
-)
+from concbench.errors import OutputUnusable, StudyUnreadable, TargetError, UsageError
 from concbench.measure.sweep import SweepOptions, sweep
 from concbench.measure.sweep_identity import check_identity, identity_of
 from concbench.measure.sweep_links import CommandLinks, commands_of
 from concbench.measure.sweep_rig import RigOptions
+from concbench.measure.sweep_rounds import with_rates
 from concbench.measure.sweep_state import IDENTITY_NOTE, RETRY_NOTE, Standing, standing_of
 from concbench.observe.host import machine
 from concbench.plan.file import load_plan
 from concbench.plan.matrix import MatrixCell, Variant, cells_of, file_name, variants
-from concbench.plan.model import Plan
+from concbench.plan.model import LinkPlan, Plan
 from concbench.plan.output import WINDOW_STEPS
+from concbench.plan.prompts import Prompt, load_prompts_file, longest_tok
 from concbench.serve.http import Access
 from concbench.serve.launch import varied
 from concbench.serve.lint import static_lane
+from concbench.serve.recipes import load_recipe
 from concbench.store.read import StudyReader, open_study
 from concbench.store.write import Study
 
@@ -60,6 +58,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=options.checked(options.positive),
         metavar="N",
         help="instead of the plan's",
+    )
+    parser.add_argument(
+        "--rounds-max",
+        type=options.checked(options.positive),
+        metavar="N",
+        help="instead of the plan's: go on until the interval is within 1 %%, at most N rounds",
     )
     parser.add_argument(
         "--ceiling",
@@ -104,10 +108,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Plan, confirm, measure what is left, judge, show."""
     options.api_key(args)
-    plan = load_plan(args.plan)
-    if plan.workload.prompts is not None:
-        raise PlanError(f"{plan.path}: a sweep makes prompts of each context: leave out prompts")
-    todo = _Todo(plan, args.rounds or plan.study.rounds, _output_tok(plan))
+    todo = _todo(args)
+    plan = todo.plan
     folder = _folder(args, plan)
     if args.dry_run:
         return _dry_run(args, todo, folder)
@@ -119,7 +121,10 @@ def run(args: Namespace) -> int:
                 study.keep(finished)
                 display.finished(finished)
 
-            links = CommandLinks(plan.links, display.say)
+            def on_link(link: LinkPlan) -> None:
+                _measure_link(link, study, display)
+
+            links = CommandLinks(plan.links, display.say, on_link)
             asked = _options(args, todo, study)
             end = sweep(asked, state, study.writer, links, on_round, display)
         if end.interrupted and not state.lanes and not study.written:
@@ -133,11 +138,34 @@ def run(args: Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Todo:
-    """The plan with what the command line made of it."""
+    """The plan with what the command line made of it; `prompts` are those of the plan's file."""
 
     plan: Plan
     rounds: int
+    rounds_max: int
     output_tok: int
+    prompts: Sequence[Prompt] = ()
+
+
+def _todo(args: Namespace) -> _Todo:
+    """Return what is to be done. Raises PlanError, and UsageError for prompts or recipes."""
+    plan = load_plan(args.plan)
+    rounds = args.rounds or plan.study.rounds
+    most = max(rounds, args.rounds_max or plan.study.rounds_max or rounds)
+    here = Path(plan.path).parent
+    for lane in plan.sweep.lanes or plan.lanes:
+        reference = plan.lanes[lane].reference
+        if reference is not None:
+            load_recipe(here / reference)  # a mistake there is told before an engine is started
+    if plan.workload.prompts is None:
+        return _Todo(plan, rounds, most, _output_tok(plan))
+    if args.ceiling:
+        raise UsageError("--ceiling makes prompts of any length: not with the plan's own prompts")
+    prompts = load_prompts_file(here / plan.workload.prompts)
+    context = plan.workload.prompt_tokens or longest_tok(prompts)
+    swept = msgspec.structs.replace(plan.sweep, contexts=[context])
+    plan = msgspec.structs.replace(plan, sweep=swept)
+    return _Todo(plan, rounds, most, _output_tok(plan), prompts)
 
 
 def _output_tok(plan: Plan) -> int:
@@ -151,6 +179,8 @@ def _options(args: Namespace, todo: _Todo, study: OpenStudy) -> SweepOptions:
     return SweepOptions(
         plan=plan,
         rounds=todo.rounds,
+        rounds_max=todo.rounds_max,
+        prompts=todo.prompts,
         output_tok=todo.output_tok,
         seed=plan.study.seed,
         rig=RigOptions(
@@ -209,12 +239,15 @@ def _study(
         writer.note(IDENTITY_NOTE, merged)
         if args.retry_failed:
             writer.note(RETRY_NOTE, {})
-        yield OpenStudy(folder, writer, plan.study.seed), standing_of(open_study(folder))
+        reader = open_study(folder)
+        state = with_rates(standing_of(reader), reader)
+        yield OpenStudy(folder, writer, plan.study.seed), state
 
 
 def _identity(todo: _Todo, facts: Mapping[str, Any]) -> dict[str, Any]:
     plan = todo.plan
-    return identity_of(plan, facts, __version__, plan.study.seed, todo.output_tok)
+    seed, tokens = plan.study.seed, todo.output_tok
+    return identity_of(plan, facts, __version__, seed, tokens, todo.prompts)
 
 
 def _checked(reader: StudyReader, now: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,6 +281,21 @@ def _confirm(args: Namespace, plan: Plan) -> None:
         raise UsageError("not confirmed: nothing was run")
 
 
+def _measure_link(link: LinkPlan, study: OpenStudy, display: SweepDisplay) -> None:
+    """Put the link itself on record where its other end answers; nothing depends on it."""
+    from concbench.cli.link import of_sweep
+
+    assert link.host is not None
+    display.say(f"link {link.name}: measuring it to {link.host}")
+    try:
+        study.writer.note("link", of_sweep(link.host, link.name))
+    except TargetError as error:
+        display.keep(
+            f"link {link.name} itself is not measured ({error}): run `concbench link --serve` on "
+            f"{link.host} for that"
+        )
+
+
 def _dry_run(args: Namespace, todo: _Todo, folder: Path | None) -> int:
     state = standing_of(None if folder is None else open_study(folder))
     groups: list[tuple[str | None, list[MatrixCell], bool]] = []
@@ -266,7 +314,9 @@ def _dry_run(args: Namespace, todo: _Todo, folder: Path | None) -> int:
             )
             groups.append((link, cells, known.get("kv_capacity_tok") is not None))
     rows = plan_rows(groups, todo.rounds, state)
-    deliver_plan(args, {"sweep_plan": rows}, list(plan_lines(rows)), folder)
+    extra = todo.rounds_max - todo.rounds
+    payload = {"sweep_plan": rows, "rounds_max": todo.rounds_max}
+    deliver_plan(args, payload, list(plan_lines(rows, extra)), folder)
     return 0
 
 

@@ -99,8 +99,11 @@ def plan_rows(
     return rows
 
 
-def plan_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the dry run's lines: a table of cells, then the totals."""
+def plan_lines(rows: Sequence[dict[str, Any]], extra_rounds: int = 0) -> Iterator[str]:
+    """Yield the dry run's lines: a table of cells, then the totals.
+
+    `extra_rounds` is how many more a cell may get whose interval stays wide.
+    """
     width = max((len(row["cell"]) for row in rows), default=4)
     heads = f"{'N':>6}  {'context':>8}  {'KV tokens':>11}  {'rounds':>6}  {'time':>7}"
     yield f"{'cell':<{width}}  {heads}"
@@ -130,3 +133,5 @@ def plan_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         f"{sum(r['output_tok'] for r in rows):,} output tokens, about {duration(total_s)} ("
         f"{basis}; starts of lanes come on top)"
     )
+    if extra_rounds:
+        yield f"and up to {extra_rounds} rounds more for each cell whose interval stays wide"

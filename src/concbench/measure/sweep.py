@@ -6,7 +6,7 @@ memory, fell silent or refused the context. The lane is started again and the sw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -19,6 +19,7 @@ from concbench.measure.sweep_rig import LaneDown, Rig, RigOptions, free_bytes
 from concbench.measure.sweep_state import Standing
 from concbench.plan.matrix import MatrixCell, Variant, variants
 from concbench.plan.model import Plan
+from concbench.plan.prompts import Prompt
 from concbench.plan.steps import Step
 from concbench.store.write import StudyWriter
 
@@ -42,13 +43,19 @@ class Watching(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """What a sweep is to do. `hang_s` None: from what prompts take; `has_gpu`: on this machine."""
+    """What a sweep is to do. `hang_s` None: from what prompts take; `has_gpu`: on this machine.
+
+    `rounds_max` lets a cell have more than `rounds` until its interval is narrow; `prompts` are
+    those of a file, instead of made ones.
+    """
 
     plan: Plan
     rounds: int
     output_tok: int
     seed: int
     rig: RigOptions
+    rounds_max: int | None = None
+    prompts: Sequence[Prompt] = ()
     together: Together = "auto"
     hang_s: float | None = None
     ceiling: bool = False
@@ -93,7 +100,7 @@ def sweep(
     finally:
         links.close()
     end.error = bench.start_error
-    end.ended_by = bench.ended_by()
+    end.ended_by = bench.rule.ended_by(state)
     return end
 
 
@@ -169,8 +176,15 @@ def _measure(bench: Bench, link: str | None, rigs: Sequence[Rig]) -> None:
         if bench.options.ceiling:
             measure_ceiling(bench, rig, link, own)
         cells += own
-    steps = bench.steps(cells, link)
+    before: list[Step] = []
+    # Rounds are added to a cell by what its last ones showed; the controls come after all of them.
+    while (steps := bench.steps(cells, link)) and steps != before:
+        before = steps
+        _run(bench, by_lane, [step for step in steps if step.kind != "control"] or steps)
+
+
+def _run(bench: Bench, rigs: Mapping[str, Rig], steps: Sequence[Step]) -> None:
     for place, step in enumerate(steps):
         if bench.is_open(step):
             bench.watching.begin(step, steps[place:])
-            bench.run_step(by_lane[step.cell.cell.lane], step)
+            bench.run_step(rigs[step.cell.cell.lane], step)

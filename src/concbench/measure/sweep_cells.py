@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from concbench.analyse.lanes import NOTE as FACTS_NOTE
+from concbench.analyse.rates import headline_tok_per_s
 from concbench.domain import Cell, CellOutcome, Round, RoundPhase, TargetFacts
 from concbench.errors import OutputUnusable, TargetError, UsageError
 from concbench.measure.campaign import WARMUP_OUTPUT_TOK, companion
@@ -16,6 +18,7 @@ from concbench.measure.companions import HALF_OUTPUT_TOK
 from concbench.measure.sweep_identity import differences
 from concbench.measure.sweep_rig import LaneDown, Rig
 from concbench.measure.sweep_round import SweepRecorder, asking_of, hang_s
+from concbench.measure.sweep_rounds import RoundRule
 from concbench.measure.sweep_state import (
     BEGUN_NOTE,
     CELLS_NOTE,
@@ -116,6 +119,7 @@ class Bench:
             self.state.facts[name], self.state.identity[name] = facts, now
         self.writer.targets({name: facts})
         self.writer.note("lane", {"lane": name, "template_tok": rig.session.template_tok})
+        self.writer.note(FACTS_NOTE, {**rig.session.dossier, "lane": name})
         self.writer.note(STARTS_NOTE, {"lane": name})
 
     def close(self, rig: Rig) -> None:
@@ -167,27 +171,39 @@ class Bench:
         out = {name for name, (how, _) in self.state.ended.items() if how in NEVER_MEASURED}
         served = [each for each in cells if each.cell.cell not in out]
         seed = self.options.seed ^ zlib.crc32((link or "").encode())
+        wanted = {c.cell.cell: self.rule.wanted(self.state, c.cell.cell) for c in served}
         return [
             step
-            for step in steps_of(served, self.options.rounds, seed)
+            for step in steps_of(served, max(wanted.values(), default=0), seed)
             if self.is_open(step)
+            and step.index < wanted[step.cell.cell.cell]
+            and not (step.kind == "half" and not self._has_halves())
             and not (step.kind == "control" and (step.cell.cell.lane, link) in self.state.controls)
         ]
 
+    def _has_halves(self) -> bool:
+        """Whether half a prompt tells anything: streamed, and distinct prompts made here."""
+        asked = self.options.plan.workload
+        return asked.stream and not asked.same_prompt and not self.options.prompts
+
     def is_open(self, step: Step) -> bool:
         """Whether a step is still to be run."""
-        ended = self.state.ended
+        ended, cell = self.state.ended, step.cell.cell
+        if (cell.lane, cell.link) in self.state.down:
+            return False
         if step.cell.cell.cell in ended or step.cell_id in ended:
             return False
         return (step.cell_id, step.index) not in self.state.done
 
-    def _has_rounds_left(self, cell: MatrixCell) -> bool:
-        steps = (Step(cell=cell, index=index) for index in range(self.options.rounds))
+    def _has_rounds_left(self, cell: MatrixCell, wanted: int | None = None) -> bool:
+        steps = (Step(cell=cell, index=index) for index in range(wanted or self.options.rounds))
         return any(self.is_open(step) for step in steps)
 
-    def ended_by(self) -> dict[str, str]:
-        """Return why each measured cell ended: all its rounds, or time-outs."""
-        return dict.fromkeys(self.state.took_s, "rounds_max")
+    @property
+    def rule(self) -> RoundRule:
+        """How many rounds each cell gets."""
+        least = self.options.rounds
+        return RoundRule(least, max(least, self.options.rounds_max or least))
 
     # -- steps
 
@@ -195,7 +211,8 @@ class Bench:
         """Send one request at each context, the shortest first: it warms, and tells a rejection."""
         first: dict[int, MatrixCell] = {}
         for each in cells:
-            if self._has_rounds_left(each):
+            wanted = self.rule.wanted(self.state, each.cell.cell)
+            if self._has_rounds_left(each, wanted):
                 first.setdefault(each.cell.context_tok, each)
         for context, each in sorted(first.items()):
             step = Step(cell=each, index=-1, kind="round")
@@ -292,13 +309,20 @@ class Bench:
         attempt = self.state.begun[key]
         if phase == "measured":
             self.state.begun[key] += 1
-            self.writer.note(BEGUN_NOTE, {"cell": key[0], "index": key[1], "attempt": attempt})
         # Lanes share a point's prompts, so that they do the same work; a repeated round does not.
         what = f"{cell.link}|{cell.context_tok}|{cell.concurrency}|{step.kind}|{phase}"
         recorder.seed = derive(
             self.options.seed, zlib.crc32(what.encode()), step.index + 1, attempt
         )
-        recorder.asking = asking_of(self.options.plan, step.prompt_tok, recorder.seed)
+        asked = self.options
+        recorder.asking = asking_of(asked.plan, step.prompt_tok, recorder.seed, asked.prompts)
+        begun: dict[str, Any] = {"cell": key[0], "index": key[1], "attempt": attempt}
+        if asked.prompts:
+            point = f"{what}|{step.index}|{attempt}"
+            session.next_prompt = self.state.block(point, n)
+            begun |= {"point": point, "first": session.next_prompt, "n": n}
+        if phase == "measured":
+            self.writer.note(BEGUN_NOTE, begun)
         alone_s = self._alone_s.get((session.lane, step.cell.cell.context_tok))
         limit_s = self.options.hang_s or hang_s(session, step.prompt_tok, n, alone_s)
         recorder.watch(limit_s)
@@ -332,7 +356,10 @@ class Bench:
         context = step.cell.cell.context_tok
         self._warm.add((rig.name, rig.starts, context, len(done.requests)))
         if done.phase == "measured":
-            self.state.keep(step.cell_id, step.index, (done.end_ns - done.start_ns) / 1e9)
+            rate = None
+            if step.kind == "round":
+                rate = headline_tok_per_s(done, self.state.facts.get(rig.name))
+            self.state.keep(step.cell_id, step.index, (done.end_ns - done.start_ns) / 1e9, rate)
         if len(done.requests) == 1 and step.kind == "round":
             record = done.requests[0]
             first_ns = record.first_token_ns or record.end_ns

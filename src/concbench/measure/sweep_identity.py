@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 
 from concbench.errors import OutputUnusable
 from concbench.plan.model import LanePlan, Plan
+from concbench.plan.prompts import Prompt, prompts_sha256
 from concbench.serve.identity import model_facts
 
 _MACHINE = ("cpu_model", "cpu_count", "memory_bytes", "kernel", "architecture", "gpus")
@@ -18,10 +19,20 @@ _UNSAID = ("name", "notes", "reference")
 
 
 def identity_of(
-    plan: Plan, machine: Mapping[str, Any], tool_version: str, seed: int, output_tok: int
+    plan: Plan,
+    machine: Mapping[str, Any],
+    tool_version: str,
+    seed: int,
+    output_tok: int,
+    prompts: Sequence[Prompt] = (),
 ) -> dict[str, Any]:
-    """Return tool, machine, workload and lanes as they are now, as plain values."""
+    """Return tool, machine, workload and lanes as they are now, as plain values.
+
+    `prompts` are those of a file: their texts count, and not where the file lies.
+    """
     workload = msgspec.to_builtins(plan.workload)
+    if prompts:
+        workload["prompts"] = f"sha256:{prompts_sha256(prompts)}"
     return {
         "tool": {"version": tool_version},
         "machine": {key: machine.get(key) for key in _MACHINE},

@@ -10,11 +10,22 @@ from concbench.plan.model import LinkPlan
 
 
 class CommandLinks:
-    """Runs `before` when a link is taken and `after` when it is left."""
+    """Runs `before` when a link is taken and `after` when it is left.
 
-    def __init__(self, links: Mapping[str, LinkPlan], say: Callable[[str], None]) -> None:
+    `measure` is given a link that has just come up and names a host: once, however often it is
+    taken.
+    """
+
+    def __init__(
+        self,
+        links: Mapping[str, LinkPlan],
+        say: Callable[[str], None],
+        measure: Callable[[LinkPlan], None] = lambda link: None,
+    ) -> None:
         self._links = links
         self._say = say
+        self._measure = measure
+        self._measured: set[str] = set()
         self._current: str | None = None
 
     def use(self, name: str | None) -> None:
@@ -24,7 +35,11 @@ class CommandLinks:
         self.close()
         if name is not None:
             self._current = name
-            self._run(name, self._links[name].before)
+            link = self._links[name]
+            self._run(name, link.before)
+            if link.host is not None and name not in self._measured:
+                self._measured.add(name)
+                self._measure(link)
 
     def close(self) -> None:
         """Leave the link that was taken, if any."""

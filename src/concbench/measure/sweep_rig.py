@@ -27,12 +27,13 @@ from concbench.plan.matrix import Variant, file_name
 from concbench.plan.model import LanePlan, Plan
 from concbench.serve import records
 from concbench.serve.attached import local_pids
+from concbench.serve.dossier import dossier
 from concbench.serve.http import Access
 from concbench.serve.lane import RunningLane
 from concbench.serve.launch import varied
 from concbench.serve.logfile import lines_from, tail
 from concbench.serve.process import Child
-from concbench.serve.running import ReadyLane, running_lane
+from concbench.serve.running import ReadyLane, origin_of, running_lane
 
 PATIENCE_S = 60.0
 """How long a port may stay taken, or a server be away, after its engine died."""
@@ -159,6 +160,8 @@ class Rig:
             session.alive = running.alive
             session.carrier = options.carrier
             session.facts = msgspec.structs.replace(running.facts, lane=self.name)
+            origin = origin_of(running, lane, Path(plan.path).parent)
+            session.dossier = dossier(running.attached, session.facts, origin)
             pids = local_pids(running.attached.root)
             log = self.log_path if self.log_path.is_file() else None
             stack.enter_context(observing(session, options.access, log=log, engine_pids=pids))

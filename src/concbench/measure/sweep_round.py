@@ -18,6 +18,7 @@ from concbench.measure.session import Session
 from concbench.measure.sweep_rig import Rig
 from concbench.observe.observer import LiveView
 from concbench.plan.model import Plan
+from concbench.plan.prompts import Prompt
 
 LEAST_HANG_S = 60.0
 HANG_FACTOR = 5.0
@@ -58,7 +59,9 @@ class Silence:
         return True
 
 
-def asking_of(plan: Plan, prompt_tok: int, seed: int) -> Asking:
+def asking_of(
+    plan: Plan, prompt_tok: int, seed: int, file_prompts: Sequence[Prompt] = ()
+) -> Asking:
     """Return what all requests of a round have in common."""
     return Asking(
         prompt_tok=prompt_tok,
@@ -66,6 +69,7 @@ def asking_of(plan: Plan, prompt_tok: int, seed: int) -> Asking:
         seed=seed,
         timeout_s=plan.workload.timeout_s,
         same_prompt=plan.workload.same_prompt,
+        file_prompts=file_prompts,
     )
 
 

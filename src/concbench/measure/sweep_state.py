@@ -24,6 +24,9 @@ STARTS_NOTE = "start"
 CRASHES = ("crashed", "oom", "hung")
 MOST_CRASHES = 3
 
+COMPANIONS = ("half", "control", "ceiling")
+"""Context labels of rounds that stand beside a cell."""
+
 PROMPTS_A_START = 100_000
 """Prompt numbers that one start of the tool may use: none is used by two."""
 
@@ -36,7 +39,9 @@ class Standing:
     again, with outcome and reason, `crashes` counts by cell, `begun` the rounds that were begun by
     (cell id, index). `facts` and `identity` are by variant, as they were at its first start.
     `took_s` has the measured rounds' lengths by cell id, `stale` the rounds to discard. `listed`,
-    `ceilings`, `down` (those that do not start) and `controls` are of (variant, link).
+    `ceilings`, `down` (those that do not start) and `controls` are of (variant, link). `rates` has
+    the headline rates of measured rounds by cell id, tok/s. `file_blocks` tells by round which
+    prompt of a file is its first, `next_block` which none had yet.
     """
 
     done: set[tuple[str, int]] = field(default_factory=set)
@@ -52,12 +57,28 @@ class Standing:
     down: set[tuple[str, str | None]] = field(default_factory=set)
     controls: set[tuple[str, str | None]] = field(default_factory=set)
     lanes: set[str] = field(default_factory=set)
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    file_blocks: dict[str, int] = field(default_factory=dict)
+    next_block: int = 0
     next_round: int = 0
     first_prompt: int = 0
 
-    def keep(self, cell_id: str, index: int, took_s: float) -> None:
-        """Take note of a measured round."""
+    def block(self, point: str, n: int) -> int:
+        """Return the first of the `n` prompts of a file that a round has.
+
+        All lanes get the same ones at the same point of the matrix, and no two points share any
+        before the file has gone round.
+        """
+        if point not in self.file_blocks:
+            self.file_blocks[point] = self.next_block
+            self.next_block += n
+        return self.file_blocks[point]
+
+    def keep(self, cell_id: str, index: int, took_s: float, rate: float | None = None) -> None:
+        """Take note of a measured round. `rate` is its headline, tok/s."""
         self.done.add((cell_id, index))
+        if rate:
+            self.rates.setdefault(cell_id, []).append(rate)
         self.took_s.setdefault(cell_id, []).append(took_s)
 
     def mean_s(self) -> dict[str, float]:
@@ -115,6 +136,9 @@ def _take_note(state: Standing, kind: str, data: Mapping[str, Any]) -> None:
         state.identity.setdefault(name, dict(data["identity"]))
     elif kind == BEGUN_NOTE:
         state.begun[str(data["cell"]), int(data["index"])] += 1
+        if "point" in data:
+            state.file_blocks[str(data["point"])] = int(data["first"])
+            state.next_block = max(state.next_block, int(data["first"]) + int(data["n"]))
     elif kind == CELLS_NOTE:
         state.listed.add((str(data["variant"]), data.get("link")))
     elif kind == CEILING_NOTE:

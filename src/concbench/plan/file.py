@@ -112,16 +112,21 @@ def parse_plan(text: str, name: str = "plan.toml") -> Plan:
         key: _converted({**table, "name": key}, LinkPlan, source, ("links", key))
         for key, table in _named_tables(data, "links", source).items()
     }
+    swept = _table(data, "sweep", source)
     plan = Plan(
         path=name,
         study=_converted(_table(data, "study", source), StudyPlan, source, ("study",)),
         lanes=lanes,
         workload=_converted(_table(data, "workload", source), WorkloadPlan, source, ("workload",)),
-        sweep=_converted(_table(data, "sweep", source), SweepPlan, source, ("sweep",)),
+        sweep=_converted(swept, SweepPlan, source, ("sweep",)),
         links=links,
     )
     _check_references(plan, source)
     _check_values(plan, source)
+    _check_idle(plan, source, swept, _table(data, "workload", source))
+    if "contexts" not in swept and plan.workload.prompt_tokens is not None:
+        alone = msgspec.structs.replace(plan.sweep, contexts=[plan.workload.prompt_tokens])
+        return msgspec.structs.replace(plan, sweep=alone)
     return plan
 
 
@@ -312,6 +317,33 @@ def _check_values(plan: Plan, source: _Source) -> None:
     if plan.workload.prompts is not None and plan.workload.same_prompt:
         raise source.error(
             ("workload", "same_prompt"), "same_prompt and prompts exclude each other; keep one"
+        )
+
+
+def _check_idle(
+    plan: Plan, source: _Source, swept: Mapping[str, Any], workload: Mapping[str, Any]
+) -> None:
+    """Raise PlanError for keys that would do nothing beside the others."""
+    if plan.sweep.concurrency != "auto" and "oversubscribe" in swept:
+        raise source.error(
+            ("sweep", "oversubscribe"),
+            'only concurrency = "auto" goes beyond the KV pool by it; leave it out beside a list',
+        )
+    for lane in plan.sweep.vary:
+        if plan.sweep.lanes and lane not in plan.sweep.lanes:
+            raise source.error(
+                ("sweep", "vary", lane),
+                f'sweep.lanes leaves out "{lane}"; add it there, or drop this',
+            )
+    if plan.workload.prompts is None:
+        return
+    if "content" in workload:
+        raise source.error(
+            ("workload", "content"), "prompts from a file have their own content; keep one"
+        )
+    if "contexts" in swept:
+        raise source.error(
+            ("sweep", "contexts"), "prompts from a file have lengths of their own; keep one"
         )
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "calibration_prompts",
     "fit_calibration",
     "load_prompts_file",
+    "longest_tok",
     "make_prompts",
     "prompts_sha256",
     "repeated_starts",
@@ -356,6 +357,21 @@ def load_prompts_file(path: Path) -> list[Prompt]:
     if not prompts:
         raise UsageError(f"{path}: holds no prompts; expected one a line")
     return prompts
+
+
+def longest_tok(prompts: Sequence[Prompt]) -> int:
+    """Return about how many tokens the longest of some prompts has; at least 1.
+
+    Counted where a tokenizer did, otherwise estimated from its words: enough to tell what the KV
+    pool must hold, not a measurement.
+    """
+    return max(
+        1,
+        *(
+            prompt.tok or math.ceil(TOK_PER_WORD["prose"] * word_count(prompt.text))
+            for prompt in prompts
+        ),
+    )
 
 
 class _Line(Struct):

@@ -113,6 +113,12 @@ def _judged(studies: Sequence[Path], accept: Sequence[str], gone: Collection[str
     if len(readers) == 2 and readers[0].record.study == readers[1].record.study:
         raise UsageError(f"{studies[0]} and {studies[1]} are the same study")
     results = [result_of(path, gone) for path in studies]
+    if any(reader.notes("ab") and reader.notes("ab")[0].get("contents") for reader in readers):
+        if len(readers) == 1:
+            return results[0]
+        raise UsageError(
+            "a study of `concbench spec` holds a comparison of each content: give it alone"
+        )
     prefixes = _prefixes(studies, results)
     parties = []
     for reader, result, prefix in zip(readers, results, prefixes, strict=True):

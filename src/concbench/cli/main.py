@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sustain": ("sustain", "a closed loop with N in flight until the steady rate is known"),
     "rate": ("rate", "requests by a schedule: constant, Poisson or a trace"),
     "ab": ("ab", "two lanes measured in turns until every level has a verdict"),
+    "spec": ("spec", "speculation on against off, by concurrency and content"),
     "sweep": ("sweep", "the matrix of a plan: lanes, links, contexts, concurrencies; resumable"),
     "lanes": ("lanes", "the plan's lanes: list, show, up, down, lint, diff, swap"),
     "link": ("link", "the link itself: throughput, small-message and collective latency"),

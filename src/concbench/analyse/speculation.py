@@ -40,9 +40,9 @@ WORDS: Mapping[str, Word] = {
 class SpeculationRow(Struct, frozen=True, kw_only=True):
     """One content at one level: `ratio` is on ÷ off of `metric`, the level's rate.
 
-    `accepted_len` is 1 + accepted ÷ drafts, what a step yields on average, and `accepted_rate`
-    accepted ÷ drafted, both as the server counted them; None where it tells nothing.
-    `tokens_per_event` is what the client saw: output tokens of a stream's event.
+    As the server counted them: `accepted_len` is 1 + accepted ÷ drafts, what a draft yields on
+    average, `accepted_rate` accepted ÷ drafted, `tokens_per_step` generated ÷ (generated −
+    accepted), what a step yields, those without a draft among them. None where it tells nothing.
     """
 
     content: str
@@ -55,7 +55,7 @@ class SpeculationRow(Struct, frozen=True, kw_only=True):
     why: str | None
     accepted_len: float | None
     accepted_rate: float | None
-    tokens_per_event: float | None
+    tokens_per_step: float | None
 
 
 class SpeculationContent(Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ def _row(verdict: VerdictResult, content: str, cells: Mapping[str, CellResult]) 
         why=verdict.why,
         accepted_len=accepted.get("mean_len"),
         accepted_rate=accepted.get("rate"),
-        tokens_per_event=None if on is None else on.tokens.per_chunk,
+        tokens_per_step=accepted.get("tokens_per_step"),
     )
 
 
@@ -217,17 +217,17 @@ def _says(
 ) -> str:
     """Return where it pays, in words that `for CONTENT` can follow."""
     if not pays:
-        return "never" if not open_levels else f"not shown{_open(open_levels)}"
+        return "is not shown to pay" if open_levels else "never pays"
     if list(pays) == list(all_levels):
-        return f"at every N measured ({_listed(pays)})" if len(pays) > 1 else f"at N = {pays[0]}"
-    still = _open([level for level in open_levels if level not in pays])
+        every = f"pays at every N measured ({_listed(pays)})"
+        return every if len(pays) > 1 else f"pays at N = {pays[0]}"
     if from_the_lowest:
-        return f"up to N = {pays[-1]}{still}"
-    return f"at N = {_listed(pays)} alone{still}"
+        return f"pays up to N = {pays[-1]}"
+    return f"pays at N = {_listed(pays)} alone"
 
 
 def _open(levels: Sequence[int]) -> str:
-    return f" (open at {_listed(levels)})" if levels else ""
+    return f" (open at N = {_listed(levels)})" if levels else ""
 
 
 def _listed(levels: Iterable[int]) -> str:
@@ -236,13 +236,14 @@ def _listed(levels: Iterable[int]) -> str:
 
 def _sentence(contents: Sequence[SpeculationContent]) -> str:
     """Return the answer: contents of which the same is true stand together, the best first."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for one in sorted(contents, key=lambda each: -len(each.pays)):
-        groups.setdefault(one.says, []).append(one.content)
+        groups.setdefault((one.says, _open(one.undecided)), []).append(one.content)
     if not groups:
         return "speculation: no level was measured on both sides"
-    parts = [f"{says} for {_and(names)}" for says, names in groups.items()]
-    return f"speculation pays {', '.join(parts)}"
+    parts = [f"{says} for {_and(names)}{still}" for (says, still), names in groups.items()]
+    said = ", ".join(parts)
+    return f"speculation {said}".replace(", never pays for", ", never for")
 
 
 def _and(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from concbench.cli import options
 
 if TYPE_CHECKING:
     from concbench.analyse.capacity import Capacity, LevelCapacity
+    from concbench.analyse.steptime import StepPrediction
 
 DEFAULT_SLO = "ttft_p95=2s,user_tok_per_s=20"
 
@@ -49,12 +50,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="pause of a user between an answer and the next question (default 0)",
     )
     parser.add_argument("--json", metavar="FILE", help="write the result JSON, - for stdout")
+    parser.add_argument("--md", metavar="FILE", help="write it as Markdown, - for stdout")
     parser.add_argument("--quiet", action="store_true", help="no table")
 
 
 def run(args: Namespace) -> int:
     """Judge the stored cells against the objectives; show, and write what was asked for."""
     from concbench.analyse.capacity import capacity
+    from concbench.analyse.steptime import predictions
     from concbench.analyse.study import exit_code
     from concbench.cli.study import result_of
     from concbench.domain import to_builtins
@@ -63,14 +66,16 @@ def run(args: Namespace) -> int:
 
     result = result_of(args.study)
     found = capacity(result.cells, result.doubts, result.targets, parse_slo(args.slo), args.think_s)
-    result.payload = {
-        **(result.payload or {}),
-        "capacity": {"slo": args.slo, "think_s": args.think_s, "series": to_builtins(found)},
-    }
+    forecast = predictions(result.cells, result.doubts, result.targets)
+    told = {"slo": args.slo, "think_s": args.think_s, "series": to_builtins(found)}
+    told["predictions"] = to_builtins(forecast)
+    result.payload = {**(result.payload or {}), "capacity": told}
     if args.json:
         _write(args.json, to_json(result))
+    if args.md:
+        _write(args.md, capacity_markdown(found, forecast, args).encode())
     if not args.quiet:
-        _show(found, args)
+        _show(found, forecast, args)
     return exit_code(result)
 
 
@@ -87,12 +92,32 @@ def _write(where: str, content: bytes) -> None:
         raise OutputUnusable(f"cannot write {where}: {error.strerror}") from None
 
 
-def _show(found: list[Capacity], args: Namespace) -> None:
+def capacity_markdown(
+    found: list[Capacity], forecast: list[StepPrediction], args: Namespace
+) -> str:
+    """Return answers, levels and predictions as Markdown, fit for a wiki."""
+    from concbench.report.markdown import escaped
+    from concbench.report.prediction import prediction_markdown
+
+    blocks = [f"objectives: {escaped(args.slo)}"]
+    for series in found:
+        first, *rest = series_lines(series, args.think_s)
+        blocks += [f"**{escaped(first)}**", "\n".join(f"- {escaped(one.strip())}" for one in rest)]
+    blocks += [prediction_markdown(one) for one in forecast]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _show(found: list[Capacity], forecast: list[StepPrediction], args: Namespace) -> None:
     from rich.console import Console
 
-    console = Console(stderr=args.json == "-", highlight=False)
+    from concbench.report.prediction import prediction_lines
+
+    console = Console(stderr="-" in (args.json, args.md), highlight=False)
     for series in found:
         for line in series_lines(series, args.think_s):
+            console.print(line, soft_wrap=True, markup=False)
+    for one in forecast:
+        for line in prediction_lines(one):
             console.print(line, soft_wrap=True, markup=False)
     if not found:
         console.print("no level of a fixed concurrency is on record: measure with burst or sustain")

@@ -14,11 +14,8 @@ from concbench.report.markdown import escaped
 from concbench.report.numbers import MISSING, estimate_text, ratio_estimate
 from concbench.report.verdicts import metric_label
 
-NO_ACCEPTANCE = (
-    "the server tells no acceptance, so what was compared is known by its content alone; tokens an "
-    "event are what the client saw"
-)
-HEADER = ("N", "off", "on", "on ÷ off", "accepted", "tokens a step", "tokens an event", "verdict")
+NO_ACCEPTANCE = "the server tells no acceptance, so what was compared is known by its content alone"
+HEADER = ("N", "off", "on", "on ÷ off", "accepted", "a draft", "a step", "verdict")
 
 
 def speculation_of(payload: Mapping[str, Any] | None) -> Speculation | None:
@@ -81,7 +78,7 @@ def _texts(row: SpeculationRow) -> tuple[str, ...]:
         MISSING if row.ratio is None else ratio_estimate(row.ratio),
         MISSING if row.accepted_rate is None else f"{100 * row.accepted_rate:.0f} %",
         MISSING if row.accepted_len is None else f"{row.accepted_len:.2f}",
-        MISSING if row.tokens_per_event is None else f"{row.tokens_per_event:.2f}",
+        MISSING if row.tokens_per_step is None else f"{row.tokens_per_step:.2f}",
         row.verdict + (f" ({inert(row.why, 160)})" if row.why else ""),
     )
 
@@ -103,8 +100,8 @@ def remarks(told: Speculation) -> Sequence[str]:
         if one.accepted_len is not None
     ]
     found.append(
-        f"tokens a step, by the server's counters: {', '.join(spans)}; a gain holds at this "
-        "acceptance alone"
+        f"tokens a draft yields, by the server's counters: {', '.join(spans)}; a gain holds at "
+        "this acceptance alone"
     )
     varied = [one.content for one in told.contents if one.acceptance_varies]
     if varied:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from concbench import errors, result
-from concbench.analyse import capacity, matrix_model, speculation, steptime
+from concbench.analyse import capacity, matrix_model, ratecapacity, speculation, steptime
 from concbench.analyse.severity import FATAL_ABOVE, SEVERITY
 from concbench.cli.main import COMMANDS, command_parser
 from concbench.domain import Doubt, Estimate, Summary, TargetFacts
@@ -113,7 +113,11 @@ def result_json() -> str:
     rows = ["# Result JSON\n", f"Schema `{result.SCHEMA}`.\n"]
     structs = [s for _, s in inspect.getmembers(result, inspect.isclass) if _is_own(s)]
     tables = [s for _, s in inspect.getmembers(matrix_model, inspect.isclass) if _is_table(s)]
-    told = [s for module in (capacity, steptime, speculation) for s in _own_structs(module)]
+    told = [
+        s
+        for module in (capacity, ratecapacity, steptime, speculation)
+        for s in _own_structs(module)
+    ]
     for struct in [*structs, TargetFacts, Doubt, Estimate, Summary, *tables, *told, Throughput]:
         rows.append(f"## {struct.__name__}\n\n{inspect.getdoc(struct)}\n")
         rows += ["| key | type |", "|---|---|"]

@@ -37,8 +37,8 @@ def test_it_brackets_the_level_in_one_study(
 
     monkeypatch.setattr(find, "holds", up_to_three)
     out = tmp_path / "study"
-    code = main(["find", server, *SHORT, "--out", str(out), "--json", str(tmp_path / "r.json")])
-    assert code in (0, 4)
+    words = ["--confirm", "0", "--out", str(out), "--json", str(tmp_path / "r.json")]
+    assert main(["find", server, *SHORT, *words]) in (0, 4)
     assert told == [1, 2, 4, 3]
     reader = open_study(out)
     assert reader.finished

@@ -156,10 +156,10 @@ def _level(
     tok_per_s: float | None,
     gain: float | None,
 ) -> LevelCapacity:
-    failed_pct = _failed_pct(cell)
-    objectives = [_objective(cell, slo, failed_pct) for slo in slos]
+    failed_pct = failed_pct_of(cell)
+    objectives = [objective_of(cell, slo, failed_pct) for slo in slos]
     e2e_ms = cell.client.e2e_ms.mean
-    standing, why = _standing(cell, objectives, failed_pct, doubted=doubted)
+    standing, why = standing_of(cell, objectives, failed_pct, doubted=doubted)
     return LevelCapacity(
         cell=cell.cell,
         concurrency=cell.concurrency,
@@ -174,7 +174,7 @@ def _level(
     )
 
 
-def _standing(
+def standing_of(
     cell: CellResult, objectives: Sequence[Objective], failed_pct: float | None, *, doubted: bool
 ) -> tuple[Standing, str]:
     """Return whether a level holds, and the first reason why it does not."""
@@ -195,7 +195,7 @@ def _standing(
     return "holds", ""
 
 
-def _objective(cell: CellResult, slo: Slo, failed_pct: float | None) -> Objective:
+def objective_of(cell: CellResult, slo: Slo, failed_pct: float | None) -> Objective:
     """Return one objective checked. A floor on tok/s is a limit on TPOT at its 95th percentile."""
     if slo.metric == "failed_pct":
         value = bound = failed_pct
@@ -226,7 +226,8 @@ def _inverse(tpot_ms: float | None) -> float | None:
     return None if not tpot_ms else 1e3 / tpot_ms
 
 
-def _failed_pct(cell: CellResult) -> float | None:
+def failed_pct_of(cell: CellResult) -> float | None:
+    """Return the share of the requests that ended which failed, in percent."""
     requests = cell.requests
     ended = requests.ok + requests.failed
     return 100 * requests.failed / ended if ended else None

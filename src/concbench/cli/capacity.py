@@ -57,6 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Judge the stored cells against the objectives; show, and write what was asked for."""
     from concbench.analyse.capacity import capacity
+    from concbench.analyse.ratecapacity import rate_capacity
     from concbench.analyse.steptime import predictions
     from concbench.analyse.study import exit_code
     from concbench.cli.study import result_of
@@ -68,7 +69,8 @@ def run(args: Namespace) -> int:
     found = capacity(result.cells, result.doubts, result.targets, parse_slo(args.slo), args.think_s)
     forecast = predictions(result.cells, result.doubts, result.targets)
     told = {"slo": args.slo, "think_s": args.think_s, "series": to_builtins(found)}
-    told["predictions"] = to_builtins(forecast)
+    rates = rate_capacity(result.cells, result.doubts, parse_slo(args.slo), args.think_s)
+    told |= {"predictions": to_builtins(forecast), "rates": to_builtins(rates)}
     result.payload = {**(result.payload or {}), "capacity": told}
     if args.json:
         _write(args.json, to_json(result))

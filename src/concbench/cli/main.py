@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "what would spoil a result here; calibrates the client"),
     "compare": ("compare", "verdicts and crossovers from what is stored; a gate for CI"),
     "capacity": ("capacity", "users this box carries, from what is stored"),
-    "find": ("find", "the most requests in flight that hold objectives"),
+    "find": ("find", "the largest rate or number of users that holds objectives"),
     "retract": ("retract", "withdraw a round that was wrong; it stays on the record"),
     "amend": ("amend", "record that a newer study supersedes an older one"),
     "import": ("import_", "read results of other tools into a study"),

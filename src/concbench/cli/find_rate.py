@@ -53,6 +53,9 @@ def search_rate(
                 level = probe.measured(asked, args.rounds, LONGER)
         if level is None:
             return True
+        if level.standing == "doubted" and search.holds is None:
+            display.say(f"{asked:g} req/s: nothing can be said ({level.why}), nor below it")
+            return False
         held = goes_on(level, final=asked in probe.confirmed)
         search.tell(asked, held=held)
         display.say(_told(level, args.slo, held=held, final=asked in probe.confirmed))

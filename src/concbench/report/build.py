@@ -30,6 +30,9 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
     """Return what to show of a result. `page` is where its HTML report lies, if there is one."""
     series = _series(result)
     verdicts = verdict_sentences(result.verdicts, result.crossovers)
+    told = (result.payload or {}).get("spec")
+    if told:
+        verdicts = (inert(told["sentence"], MESSAGE_LIMIT), *verdicts)
     return ReportView(
         command=inert(result.command, 40),
         began_utc=inert(result.began_utc, 40),

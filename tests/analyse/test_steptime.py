@@ -176,3 +176,16 @@ def test_a_burst_window_is_decode_and_a_sustained_one_is_not() -> None:
     assert second is not None
     assert (first.method, first.step_s) == ("decode@N", pytest.approx(0.01))
     assert (second.method, second.step_s) == ("tpot", pytest.approx(0.02))
+
+
+def test_contents_are_not_thrown_together() -> None:
+    cells = [
+        decoding(n, ms * (10 + n), cell=f"a.{kind}.c{n}", context_label=kind)
+        for kind, ms in (("code", 1.0), ("prose", 2.0))
+        for n in (1, 2, 4)
+    ]
+    code, prose = predictions(cells, [], {"a": FACTS})
+    assert (code.labels, prose.labels) == (["code"], ["prose"])
+    assert code.model is not None
+    assert prose.model is not None
+    assert prose.model.a_ms == pytest.approx(2 * code.model.a_ms)

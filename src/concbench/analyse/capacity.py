@@ -20,7 +20,7 @@ from concbench.plan.levels import Slo
 from concbench.result import CellResult
 
 MOST_FAILED_PCT = 1.0
-SERIES = tuple[str, str | None, int]
+SERIES = tuple[str, str | None, int, str]
 
 Standing = Literal["holds", "open", "fails", "doubted"]
 
@@ -58,7 +58,9 @@ class LevelCapacity(Struct, frozen=True, kw_only=True):
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """One lane, link and context. `holds` and `fails` bracket the answer; None: not measured.
+    """One lane, link and context; `context_label` names a kind of content where several were asked.
+
+    `holds` and `fails` bracket the answer; None: not measured.
 
     `n_kv` is how many requests of this length the KV pool of `pool_tok` tokens holds. `knee` is
     S_max · E2E(1) ÷ G, the level at which throughput must begin to bend. `users` is `holds` with
@@ -68,6 +70,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
     lane: str
     link: str | None
     context_tok: int
+    context_label: str
     output_tok: float | None
     pool_tok: int | None
     n_kv: int | None
@@ -94,12 +97,16 @@ def capacity(
     groups: dict[SERIES, list[CellResult]] = {}
     for cell in cells:
         if cell.rate_rps is None and cell.concurrency > 0:
-            groups.setdefault((cell.lane, cell.link, cell.context_tok), []).append(cell)
+            groups.setdefault(_place(cell), []).append(cell)
     fatal = {doubt.cell for doubt in doubts if doubt.severity == "fatal"}
     return [
         _series(sorted(group, key=lambda c: c.concurrency), fatal, targets, slos, think_s)
         for group in groups.values()
     ]
+
+
+def _place(cell: CellResult) -> SERIES:
+    return (cell.lane, cell.link, cell.context_tok, cell.context_label)
 
 
 def _series(
@@ -134,6 +141,7 @@ def _series(
         lane=first.lane,
         link=first.link,
         context_tok=first.context_tok,
+        context_label=first.context_label,
         output_tok=output_tok,
         pool_tok=pool,
         n_kv=None if pool is None or not need else math.floor(pool / need),

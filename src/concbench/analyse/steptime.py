@@ -99,12 +99,15 @@ class HeldOut(Struct, frozen=True, kw_only=True):
 class StepPrediction(Struct, frozen=True, kw_only=True):
     """The model of one lane and link with its error; `why` says why there is no `model`.
 
+    `labels` are those of the contexts (or the content) that it is of.
+
     Errors are of decode rates, in percent: `error_mean_pct` and `error_max_pct` by leaving out one
     level at a time, `held_out` beyond what was fitted.
     """
 
     lane: str
     link: str | None
+    labels: list[str]
     model: StepModel | None
     why: str | None
     prefill_tok_per_s: float | None
@@ -126,8 +129,22 @@ def predictions(
             groups.setdefault((cell.lane, cell.link), []).append(cell)
     fatal = {doubt.cell for doubt in doubts if doubt.severity == "fatal"}
     return [
-        _prediction(place, group, fatal, targets.get(place[0])) for place, group in groups.items()
+        _prediction(place, part, fatal, targets.get(place[0]))
+        for place, group in groups.items()
+        for part in _apart(group)
     ]
+
+
+def _apart(cells: Sequence[CellResult]) -> list[list[CellResult]]:
+    """Return the cells in one part, or by label where a level was measured with several contents:
+
+    what is accepted, and so what a step yields, depends on the content.
+    """
+    places = [(cell.context_tok, cell.concurrency) for cell in cells]
+    if len(set(places)) == len(places):
+        return [list(cells)]
+    labels = dict.fromkeys(cell.context_label for cell in cells)
+    return [[cell for cell in cells if cell.context_label == label] for label in labels]
 
 
 def _prediction(
@@ -146,6 +163,7 @@ def _prediction(
     return StepPrediction(
         lane=place[0],
         link=place[1],
+        labels=list(dict.fromkeys(cell.context_label for cell in cells)),
         model=model,
         why=why,
         prefill_tok_per_s=prefill,

@@ -129,7 +129,11 @@ def series_lines(series: Capacity, think_s: float) -> Iterator[str]:
     """Yield one series as lines: the answer first, then a line a level, then KV and knee."""
     from concbench.report.inert import inert
 
-    parts = [inert(series.lane), inert(series.link or ""), f"{series.context_tok:,} tokens"]
+    # A label that is no length is a kind of content.
+    label = series.context_label
+    kind = "" if label == "short" or label.isdigit() else inert(label, 40)
+    place = [f"{series.context_tok:,} tokens", kind]
+    parts = [inert(series.lane), inert(series.link or ""), *place]
     yield f"{' · '.join(filter(None, parts))}: {answer(series, think_s)}"
     for level in series.levels:
         yield f"  N = {level.concurrency:<5} {_level_text(level)}"

@@ -32,7 +32,10 @@ def prediction_markdown(found: StepPrediction) -> str:
 
 def _said(found: StepPrediction) -> Iterator[str]:
     """Yield the model in a sentence and what it is worth."""
-    name = " · ".join(filter(None, (inert(found.lane, 40), inert(found.link or "", 40))))
+    # A label that is no length is a kind of content.
+    kinds = [inert(e, 40) for e in found.labels if e != "short" and not e.isdigit()]
+    kind = kinds[0] if len(found.labels) == len(kinds) == 1 else ""
+    name = " · ".join(filter(None, (inert(found.lane, 40), inert(found.link or "", 40), kind)))
     model = found.model
     if model is None:
         yield f"{name}: no prediction: {found.why or 'the levels do not give a step its time'}"

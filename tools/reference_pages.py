@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from concbench import errors, result
-from concbench.analyse import matrix_model
+from concbench.analyse import capacity, matrix_model, ratecapacity, speculation, steptime
 from concbench.analyse.severity import FATAL_ABOVE, SEVERITY
 from concbench.cli.main import COMMANDS, command_parser
 from concbench.domain import Doubt, Estimate, Summary, TargetFacts
@@ -113,13 +113,24 @@ def result_json() -> str:
     rows = ["# Result JSON\n", f"Schema `{result.SCHEMA}`.\n"]
     structs = [s for _, s in inspect.getmembers(result, inspect.isclass) if _is_own(s)]
     tables = [s for _, s in inspect.getmembers(matrix_model, inspect.isclass) if _is_table(s)]
-    for struct in [*structs, TargetFacts, Doubt, Estimate, Summary, *tables, Throughput]:
+    told = [
+        s
+        for module in (capacity, ratecapacity, steptime, speculation)
+        for s in _own_structs(module)
+    ]
+    for struct in [*structs, TargetFacts, Doubt, Estimate, Summary, *tables, *told, Throughput]:
         rows.append(f"## {struct.__name__}\n\n{inspect.getdoc(struct)}\n")
         rows += ["| key | type |", "|---|---|"]
         hints = typing.get_type_hints(struct)
         rows += [f"| `{key}` | `{_type(hints[key])}` |" for key in struct.__struct_fields__]
         rows.append("")
     return "\n".join(rows)
+
+
+def _own_structs(module: Any) -> list[Any]:
+    """Return the tables of a module's payload."""
+    found = [s for _, s in inspect.getmembers(module, inspect.isclass)]
+    return [s for s in found if issubclass(s, msgspec.Struct) and s.__module__ == module.__name__]
 
 
 def _is_own(struct: Any) -> bool:

@@ -351,6 +351,20 @@ def test_acceptance_by_position():
     assert "compare at equal content" in found["note"]
 
 
+def test_a_step_that_drafts_nothing_yields_one_token():
+    # 100 of 300 tokens each second were accepted, in 10 drafts: 200 steps, 1.5 tokens each.
+    rows = []
+    for at in range(0, 6 * S, 100 * MS):
+        rows += [
+            row("spec_drafts", at, 10 * at / S),
+            row("spec_accepted_tok", at, 100 * at / S),
+        ]
+    seen = watched(burst(ENGINE, 4, 200), lambda _, at: 300 * at / S, *rows)
+    found = judged(seen)[0].server.acceptance
+    assert found["mean_len"] == pytest.approx(11)
+    assert found["tokens_per_step"] == pytest.approx(1.5)
+
+
 def test_acceptance_from_a_gauge():
     rows = [row("spec_accept_len", at, value) for at, value in ((S, 2.0), (2 * S, 3.0))]
     found = judged(watched(burst(ENGINE, 4, 200), lambda t, _: t, *rows))[0].server.acceptance

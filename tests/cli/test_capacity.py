@@ -68,3 +68,38 @@ def test_the_page_says_the_answer_and_draws_the_rounds(
         assert f'<th scope="col">{heading}</th>' in text
     assert text.index("Levels against objectives") < text.index('<div id="table">')
     assert drawn_in(page).keys() >= {"timeline", "ttft-spread", "e2e-spread", "gap-spread"}
+
+
+def test_the_prediction_stands_below_with_its_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 50 tok/s alone, 800 at 16 and 320 at 32: steps of 20, 20 and 100 ms.
+    folder = stored(tmp_path / "study")
+    words = ["capacity", str(folder), "--json", "-", "--md", str(tmp_path / "c.md")]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    (found,) = json.loads(captured.out)["payload"]["capacity"]["predictions"]
+    assert [row["step_s"] for row in found["rows"]] == pytest.approx([0.02, 0.02, 0.1], rel=0.02)
+    assert found["model"]["context_tok"] == 50
+    # Of two levels with one step time the fit is flat: five times too fast at the third.
+    (held,) = found["held_out"]
+    assert (held["axis"], held["value"]) == ("concurrency", 32)
+    assert held["error_pct"] == pytest.approx(400, rel=0.05)
+    assert found["levels"][-1]["forecast"] is True
+    assert found["levels"][-1]["concurrency"] == 64
+    assert "predicted from a decode step of" in captured.err
+    assert "at N = 32, the largest, held out" in captured.err
+    markdown = (tmp_path / "c.md").read_text()
+    assert "| 50 | 64 |" in markdown
+    assert "forecast" in markdown
+
+
+def test_without_enough_levels_there_is_no_prediction_and_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with create(tmp_path / "study", {"a": {}}) as writer:
+        for place, level in enumerate((1, 2)):
+            writer.write_round(a_round(place, "a", 50.0 * level, level=level))
+        writer.finish()
+    assert main(["capacity", str(tmp_path / "study")]) == 0
+    assert "no prediction: a step's time needs 3 levels" in capsys.readouterr().out

@@ -330,3 +330,14 @@ def _with(
         round_, requests=requests, outcome=outcome, outcome_detail=detail,
         instrument=RoundInstrument(stamp="kernel"),
     )  # fmt: skip
+
+
+def test_every_content_is_a_cell_of_its_own_and_asked_for_as_such(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "s", contents=["code", "json"], levels=[1], looks=(1,))
+    bench.run(bench.side("A", "a", lambda _: 2.0), bench.side("B", "b", lambda _: 2.0))
+    reader = bench.reader
+    assert next(iter(reader.notes("ab")))["contents"] == ["code", "json"]
+    cells = {info.cell.cell: info for info in reader.rounds("measured")}
+    assert set(cells) == {f"{lane}.{kind}.short.c1" for lane in "ab" for kind in ("code", "json")}
+    for info in cells.values():
+        assert info.workload.content == info.cell.context_label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from concbench.analyse.counters import growth, growth_by_label
+from concbench.analyse.counters import GENERATED, growth, growth_by_label
 from concbench.analyse.windows import NoWindow, Window
 from concbench.domain import Round, TargetFacts
 from concbench.engines.registry import ENGINES
@@ -24,6 +24,7 @@ def acceptance(
 ) -> dict[str, Any] | None:
     """Return `mean_len` (1 + accepted ÷ drafts), `rate`, `per_position`, `content` and a note.
 
+    `tokens_per_step` is generated ÷ (generated − accepted): steps that drafted nothing count too.
     From the counters over the windows; over whole rounds where they do not move inside them. An
     engine that only has gauges, or a log, gives their means. None where nothing was drafted.
     """
@@ -40,6 +41,7 @@ def acceptance(
             "mean_len": 1 + accepted / drafts,
             "rate": accepted / drafted if drafted else None,
             "per_position": _per_position(rounds, spans, drafts),
+            "tokens_per_step": _per_step(_sum(rounds, spans, GENERATED), accepted),
         }
     else:
         mean_len = _mean(rounds, "spec_accept_len", "log_accept_len")
@@ -47,6 +49,7 @@ def acceptance(
             return None
         rate = _mean(rounds, "spec_accept_rate", "log_accept_rate")
         found = {"mean_len": mean_len, "rate": rate, "per_position": None}
+        found["tokens_per_step"] = mean_len
     content = {each.workload.content for each in rounds}
     return {**found, "content": content.pop() if len(content) == 1 else "mixed", "note": NOTE}
 
@@ -67,6 +70,13 @@ def _sum(rounds: Sequence[Round], spans: Sequence[Span], name: str) -> float | N
     grown = [growth(r.samples, name, span) for r, span in zip(rounds, spans, strict=True)]
     known = [value for value in grown if value is not None]
     return sum(known) if known and len(known) == len(grown) else None
+
+
+def _per_step(generated: float | None, accepted: float) -> float | None:
+    """Return tokens a step: each step yields one of the model's own, the rest was accepted."""
+    if generated is None or generated <= accepted:
+        return None
+    return generated / (generated - accepted)
 
 
 def _per_position(

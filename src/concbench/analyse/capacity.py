@@ -20,7 +20,7 @@ from concbench.plan.levels import Slo
 from concbench.result import CellResult
 
 MOST_FAILED_PCT = 1.0
-SERIES = tuple[str, str | None, int]
+SERIES = tuple[str, str | None, int, str]
 
 Standing = Literal["holds", "open", "fails", "doubted"]
 
@@ -58,7 +58,9 @@ class LevelCapacity(Struct, frozen=True, kw_only=True):
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """One lane, link and context. `holds` and `fails` bracket the answer; None: not measured.
+    """One lane, link and context; `context_label` names a kind of content where several were asked.
+
+    `holds` and `fails` bracket the answer; None: not measured.
 
     `n_kv` is how many requests of this length the KV pool of `pool_tok` tokens holds. `knee` is
     S_max · E2E(1) ÷ G, the level at which throughput must begin to bend. `users` is `holds` with
@@ -68,6 +70,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
     lane: str
     link: str | None
     context_tok: int
+    context_label: str
     output_tok: float | None
     pool_tok: int | None
     n_kv: int | None
@@ -94,12 +97,16 @@ def capacity(
     groups: dict[SERIES, list[CellResult]] = {}
     for cell in cells:
         if cell.rate_rps is None and cell.concurrency > 0:
-            groups.setdefault((cell.lane, cell.link, cell.context_tok), []).append(cell)
+            groups.setdefault(_place(cell), []).append(cell)
     fatal = {doubt.cell for doubt in doubts if doubt.severity == "fatal"}
     return [
         _series(sorted(group, key=lambda c: c.concurrency), fatal, targets, slos, think_s)
         for group in groups.values()
     ]
+
+
+def _place(cell: CellResult) -> SERIES:
+    return (cell.lane, cell.link, cell.context_tok, cell.context_label)
 
 
 def _series(
@@ -134,6 +141,7 @@ def _series(
         lane=first.lane,
         link=first.link,
         context_tok=first.context_tok,
+        context_label=first.context_label,
         output_tok=output_tok,
         pool_tok=pool,
         n_kv=None if pool is None or not need else math.floor(pool / need),
@@ -156,10 +164,10 @@ def _level(
     tok_per_s: float | None,
     gain: float | None,
 ) -> LevelCapacity:
-    failed_pct = _failed_pct(cell)
-    objectives = [_objective(cell, slo, failed_pct) for slo in slos]
+    failed_pct = failed_pct_of(cell)
+    objectives = [objective_of(cell, slo, failed_pct) for slo in slos]
     e2e_ms = cell.client.e2e_ms.mean
-    standing, why = _standing(cell, objectives, failed_pct, doubted=doubted)
+    standing, why = standing_of(cell, objectives, failed_pct, doubted=doubted)
     return LevelCapacity(
         cell=cell.cell,
         concurrency=cell.concurrency,
@@ -174,7 +182,7 @@ def _level(
     )
 
 
-def _standing(
+def standing_of(
     cell: CellResult, objectives: Sequence[Objective], failed_pct: float | None, *, doubted: bool
 ) -> tuple[Standing, str]:
     """Return whether a level holds, and the first reason why it does not."""
@@ -195,7 +203,7 @@ def _standing(
     return "holds", ""
 
 
-def _objective(cell: CellResult, slo: Slo, failed_pct: float | None) -> Objective:
+def objective_of(cell: CellResult, slo: Slo, failed_pct: float | None) -> Objective:
     """Return one objective checked. A floor on tok/s is a limit on TPOT at its 95th percentile."""
     if slo.metric == "failed_pct":
         value = bound = failed_pct
@@ -226,7 +234,8 @@ def _inverse(tpot_ms: float | None) -> float | None:
     return None if not tpot_ms else 1e3 / tpot_ms
 
 
-def _failed_pct(cell: CellResult) -> float | None:
+def failed_pct_of(cell: CellResult) -> float | None:
+    """Return the share of the requests that ended which failed, in percent."""
     requests = cell.requests
     ended = requests.ok + requests.failed
     return 100 * requests.failed / ended if ended else None

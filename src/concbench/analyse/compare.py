@@ -66,10 +66,7 @@ class Outcome:
 
 def compare(parties: Sequence[Party], accepted: Sequence[str] = ()) -> Outcome:
     """Judge every two sides. A is the one that comes first, so that ratios are later ÷ earlier."""
-    built: list[Comparison] = []
-    for a, b in combinations(parties, 2):
-        for key in sorted(a.cells.keys() & b.cells.keys(), key=_order):
-            built += _at_one_level(a, b, key, accepted)
+    built = comparisons_of(parties, accepted)
     verdicts = judge(built)
     return Outcome(
         comparisons=tuple(built),
@@ -77,6 +74,15 @@ def compare(parties: Sequence[Party], accepted: Sequence[str] = ()) -> Outcome:
         crossovers=tuple(crossovers_of(built, verdicts)),
         doubts=tuple(doubts_of_verdicts(verdicts)),
     )
+
+
+def comparisons_of(parties: Sequence[Party], accepted: Sequence[str] = ()) -> list[Comparison]:
+    """Return every two sides at every level that both have, ready to be judged together."""
+    built: list[Comparison] = []
+    for a, b in combinations(parties, 2):
+        for key in sorted(a.cells.keys() & b.cells.keys(), key=_order):
+            built += _at_one_level(a, b, key, accepted)
+    return built
 
 
 def _order(key: CellKey) -> tuple[int, int, float]:

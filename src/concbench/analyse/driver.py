@@ -63,12 +63,14 @@ def headline_rows(verdicts: Sequence[VerdictResult]) -> list[VerdictResult]:
 
     A latency's tail may stay open for ever; whoever wants it settled asks for more pairs.
     """
-    first: dict[tuple[str, str, int, int], str] = {}
+    first: dict[tuple[str, str, str, int, int], str] = {}
     return [
         row
         for row in verdicts
         if row.metric
-        == first.setdefault((row.a, row.b, row.context_tok, row.concurrency), row.metric)
+        == first.setdefault(
+            (row.a, row.b, row.cell_a, row.context_tok, row.concurrency), row.metric
+        )
     ]
 
 

@@ -137,7 +137,7 @@ def judge_groups(
     `loaded` yields for each group of `grouped` its `all` rounds in that order;
     `see` is given each cell's evidence.
     """
-    baselines: dict[tuple[str, int, str | None], CellResult] = {}
+    baselines: dict[tuple[str, int, str, str | None], CellResult] = {}
     results: list[CellResult] = []
     doubts: list[Doubt] = lane_doubts(facts.lanes)
     silences: list[dict[str, Any]] = []
@@ -145,7 +145,7 @@ def judge_groups(
     for heads, every in zip(groups, loaded, strict=True):
         group, beside = every[: len(heads.own)], every[len(heads.own) :]
         cell = heads.own[0].cell
-        key = (cell.lane, cell.context_tok, cell.link)
+        key = (cell.lane, cell.context_tok, cell.context_label, cell.link)
         result, found = cell_result(
             group,
             facts.targets.get(cell.lane),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -112,18 +112,18 @@ def run(args: Namespace) -> int:
         "levels": list(args.levels),
         "until": args.until,
         "accept": list(args.accept),
-        "side_a": _recorded(a),
-        "side_b": _recorded(b),
+        "side_a": recorded(a),
+        "side_b": recorded(b),
         "options": plain(args),
     }
     with new_study(args, "ab", plan) as study:
-        asked = _options(args, study.seed, same_server=is_same_server(a, b))
+        asked = options_of(args, study.seed, same_server=is_same_server(a, b))
         runs = 2 * asked.looks[-1] + len(asked.looks)
         cells = len(asked.contexts) * len(asked.levels)
         total = runs * cells * (args.rounds + args.warmup)
         with Display(total, quiet=args.quiet) as display:
-            hooks = _hooks(study, display, asked.looks)
-            sides = _side("A", a, args, study), _side("B", b, args, study)
+            hooks = hooks_of(study, display, asked.looks)
+            sides = side_of("A", a, args, study), side_of("B", b, args, study)
             outcome = compare_lanes(*sides, asked, hooks)
         for cell, why in outcome.cells.items():
             study.writer.note("ended_by", {"cell": cell, "ended_by": why})
@@ -132,7 +132,7 @@ def run(args: Namespace) -> int:
         return _concluded(args, study)
 
 
-def _options(args: Namespace, seed: int, *, same_server: bool) -> AbOptions:
+def options_of(args: Namespace, seed: int, *, same_server: bool) -> AbOptions:
     """Return what every run does, from the command line's options."""
     return AbOptions(
         levels=list(args.levels),
@@ -153,7 +153,7 @@ def _options(args: Namespace, seed: int, *, same_server: bool) -> AbOptions:
     )
 
 
-def _recorded(side: SideSpec) -> dict[str, Any]:
+def recorded(side: SideSpec) -> dict[str, Any]:
     """Return how a side was reached, for the record and for a baseline."""
     plan = None if side.plan is None else str(side.plan)
     return {
@@ -165,7 +165,7 @@ def _recorded(side: SideSpec) -> dict[str, Any]:
     }
 
 
-def _side(letter: Letter, asked: SideSpec, args: Namespace, study: OpenStudy) -> Side:
+def side_of(letter: Letter, asked: SideSpec, args: Namespace, study: OpenStudy) -> Side:
     """Return a side that can be reached again and again."""
     common = Namespace(**{**vars(args), "target": asked.target, "plan": asked.plan})
     target = target_options(common, study.seed)
@@ -195,8 +195,13 @@ def _side(letter: Letter, asked: SideSpec, args: Namespace, study: OpenStudy) ->
     return Side(letter, asked.name, reach, asked.upkeep, asked.recipe)
 
 
-def _hooks(study: OpenStudy, display: Display, looks: Sequence[int]) -> AbHooks:
-    """Return what stores and shows a comparison while it runs."""
+def hooks_of(
+    study: OpenStudy,
+    display: Display,
+    looks: Sequence[int],
+    place: Callable[[VerdictResult], str] = lambda _: "",
+) -> AbHooks:
+    """Return what stores and shows a comparison while it runs; `place` names what else varies."""
 
     def on_round(finished: Round) -> None:
         study.keep(finished)
@@ -217,7 +222,7 @@ def _hooks(study: OpenStudy, display: Display, looks: Sequence[int]) -> AbHooks:
         return result_of(study.folder).verdicts
 
     def on_pair(pairs: int, verdicts: Sequence[VerdictResult]) -> None:
-        for line in pair_lines(pairs, verdicts, looks):
+        for line in pair_lines(pairs, verdicts, looks, place):
             display.line(line)
 
     return AbHooks(
@@ -233,14 +238,20 @@ def _hooks(study: OpenStudy, display: Display, looks: Sequence[int]) -> AbHooks:
 
 
 def pair_lines(
-    pairs: int, verdicts: Sequence[VerdictResult], looks: Sequence[int]
+    pairs: int,
+    verdicts: Sequence[VerdictResult],
+    looks: Sequence[int],
+    place: Callable[[VerdictResult], str] = lambda _: "",
 ) -> tuple[str, str]:
-    """Return what the verdict would be after so many pairs, and how much may still come."""
+    """Return what the verdict would be after so many pairs, and how much may still come.
+
+    `place` stands before a level, where more than it and the context varies.
+    """
     said: list[str] = []
     rows = headline_rows(verdicts)
     contexts = {row.context_tok for row in rows}
     for row in rows:
-        where = f"N = {row.concurrency}"
+        where = f"{place(row)} N = {row.concurrency}".lstrip()
         where += f" at {row.context_tok:,}" if len(contexts) > 1 else ""
         ratio = "" if row.ratio is None else f" {ratio_estimate(row.ratio)}"
         why = f" ({row.why})" if row.verdict in ("invalid", "drifted") and row.why else ""

@@ -11,6 +11,8 @@ from concbench.cli import options
 
 if TYPE_CHECKING:
     from concbench.analyse.capacity import Capacity
+    from concbench.analyse.ratecapacity import RateCapacity
+    from concbench.analyse.steptime import StepPrediction
     from concbench.result import Result
 
 DEFAULT_SLO = "ttft_p95=2s,user_tok_per_s=20"
@@ -50,38 +52,55 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="write the result JSON, - for stdout")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the page")
+    parser.add_argument("--md", metavar="FILE", help="write it as Markdown, - for stdout")
     parser.add_argument("--quiet", action="store_true", help="no table")
 
 
 def run(args: Namespace) -> int:
     """Judge the stored cells against the objectives; show, and write what was asked for."""
+    from concbench.analyse.steptime import predictions
     from concbench.analyse.study import exit_code
     from concbench.cli.stored import drawn_result, stored_result
+    from concbench.domain import to_builtins
     from concbench.result import to_json
 
     result, exhibits = drawn_result(args.study) if args.html else (stored_result(args.study), [])
     found = add_capacity(result, args.slo, args.think_s)
+    forecast = predictions(result.cells, result.doubts, result.targets)
+    told = {**(result.payload or {})["capacity"], "predictions": to_builtins(forecast)}
+    result.payload = {**(result.payload or {}), "capacity": told}
     if args.json:
         _write(args.json, to_json(result))
+    if args.md:
+        _write(args.md, capacity_markdown(found[0], forecast, args).encode())
     if args.html:
         from concbench.report.html import write_html
 
         write_html(result, args.html, exhibits)
     if not args.quiet:
-        _show(found, args)
+        _show(found[0], forecast, args)
     return exit_code(result)
 
 
-def add_capacity(result: Result, slo: str, think_s: float) -> list[Capacity]:
-    """Put the capacity of each series into the payload, and return it. Raises UsageError."""
+def add_capacity(
+    result: Result, slo: str, think_s: float
+) -> tuple[list[Capacity], list[RateCapacity]]:
+    """Put what each series of levels and of rates carries into the payload, and return both.
+
+    Raises UsageError.
+    """
     from concbench.analyse.capacity import capacity
+    from concbench.analyse.ratecapacity import rate_capacity
     from concbench.domain import to_builtins
     from concbench.plan.levels import parse_slo
 
-    found = capacity(result.cells, result.doubts, result.targets, parse_slo(slo), think_s)
+    slos = parse_slo(slo)
+    found = capacity(result.cells, result.doubts, result.targets, slos, think_s)
+    rates = rate_capacity(result.cells, result.doubts, slos, think_s)
     told = {"slo": slo, "think_s": think_s, "series": to_builtins(found)}
+    told["rates"] = to_builtins(rates)
     result.payload = {**(result.payload or {}), "capacity": told}
-    return found
+    return found, rates
 
 
 def _write(where: str, content: bytes) -> None:
@@ -97,14 +116,34 @@ def _write(where: str, content: bytes) -> None:
         raise OutputUnusable(f"cannot write {where}: {error.strerror}") from None
 
 
-def _show(found: list[Capacity], args: Namespace) -> None:
+def capacity_markdown(
+    found: list[Capacity], forecast: list[StepPrediction], args: Namespace
+) -> str:
+    """Return answers, levels and predictions as Markdown, fit for a wiki."""
+    from concbench.report.capacity import series_lines
+    from concbench.report.markdown import escaped
+    from concbench.report.prediction import prediction_markdown
+
+    blocks = [f"objectives: {escaped(args.slo)}"]
+    for series in found:
+        first, *rest = series_lines(series, args.think_s)
+        blocks += [f"**{escaped(first)}**", "\n".join(f"- {escaped(one.strip())}" for one in rest)]
+    blocks += [prediction_markdown(one) for one in forecast]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _show(found: list[Capacity], forecast: list[StepPrediction], args: Namespace) -> None:
     from rich.console import Console
 
     from concbench.report.capacity import series_lines
+    from concbench.report.prediction import prediction_lines
 
-    console = Console(stderr=args.json == "-", highlight=False)
+    console = Console(stderr="-" in (args.json, args.md), highlight=False)
     for series in found:
         for line in series_lines(series, args.think_s):
+            console.print(line, soft_wrap=True, markup=False)
+    for one in forecast:
+        for line in prediction_lines(one):
             console.print(line, soft_wrap=True, markup=False)
     if not found:
         console.print("no level of a fixed concurrency is on record: measure with burst or sustain")

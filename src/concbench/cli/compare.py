@@ -17,6 +17,7 @@ from concbench.result import Result
 
 if TYPE_CHECKING:
     from concbench.analyse.exhibits import Exhibit
+    from concbench.store.read import StudyReader
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -101,6 +102,37 @@ def compared(
     return result
 
 
+def _check_sides(
+    studies: Sequence[Path], readers: Sequence[StudyReader], names: Sequence[str]
+) -> bool:
+    """Raise UsageError where there are no two alike sides; return whether they are imported."""
+    if len(names) < 2:
+        lanes = names[0] if names else "no lane"
+        raise UsageError(
+            f"nothing to compare: {' and '.join(map(str, studies))} holds {lanes} alone; "
+            "name a second study, or measure two lanes with `concbench ab`"
+        )
+    imported = {bool(reader.notes("imported")) for reader in readers}
+    if len(imported) > 1:
+        raise UsageError(
+            "figures of another tool are not compared with measured ones: their definitions "
+            "differ; measure both with one tool"
+        )
+    return True in imported
+
+
+def _by_content(readers: Sequence[StudyReader]) -> bool:
+    """Return whether this is a study of `spec`, which is judged already. Raises UsageError."""
+    noted = [notes[0] for reader in readers if (notes := reader.notes("ab"))]
+    if not any(note.get("contents") for note in noted):
+        return False
+    if len(readers) > 1:
+        raise UsageError(
+            "a study of `concbench spec` holds a comparison of each content: give it alone"
+        )
+    return True
+
+
 def _judged(
     studies: Sequence[Path],
     accept: Sequence[str],
@@ -131,6 +163,10 @@ def _judged(
         result_of(path, gone, None if exhibits is None else seen)
         for path, seen in zip(studies, drawn, strict=True)
     ]
+    if _by_content(readers):
+        if exhibits is not None:
+            exhibits += drawn[0]
+        return results[0]
     prefixes = _prefixes(studies, results)
     if exhibits is not None:
         for seen, prefix in zip(drawn, prefixes, strict=True):
@@ -141,19 +177,8 @@ def _judged(
         if gone is not None:
             withdrawn = {name: why for name, why in withdrawn.items() if name in gone}
         parties += parties_of(reader, renamed(result, prefix), withdrawn, prefix)
-    if len(parties) < 2:
-        lanes = parties[0].name if parties else "no lane"
-        raise UsageError(
-            f"nothing to compare: {' and '.join(map(str, studies))} holds {lanes} alone; "
-            "name a second study, or measure two lanes with `concbench ab`"
-        )
-    imported = {bool(reader.notes("imported")) for reader in readers}
-    if len(imported) > 1:
-        raise UsageError(
-            "figures of another tool are not compared with measured ones: their definitions "
-            "differ; measure both with one tool"
-        )
-    told = True in imported and not all(party.rounds for party in parties)
+    imported = _check_sides(studies, readers, [party.name for party in parties])
+    told = imported and not all(party.rounds for party in parties)
     outcome = compare_told(parties, accept) if told else compare(parties, accept)
     merged = _merged(results)
     if not outcome.verdicts:

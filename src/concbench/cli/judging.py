@@ -10,6 +10,7 @@ import msgspec
 from concbench.analyse.compare import Outcome, Party, compare
 from concbench.analyse.pairing import runs_of
 from concbench.analyse.runvalues import BATCH, CellKey, RoundValues, round_values
+from concbench.analyse.speculation import judge_speculation
 from concbench.analyse.study import COMPANIONS
 from concbench.analyse.told import with_told
 from concbench.domain import Doubt, TargetFacts
@@ -17,7 +18,7 @@ from concbench.report.build import build_view
 from concbench.result import CellResult, Result, VerdictResult
 from concbench.store.read import StudyReader
 
-COMPARING = frozenset({"ab"})
+COMPARING = frozenset({"ab", "spec"})
 """Commands whose studies are comparisons: their result carries verdicts."""
 
 _RANK = {"fatal": 0, "warning": 1, "note": 2}
@@ -37,14 +38,33 @@ def completed(
     if told:
         result = with_told(result, told)
     if reader.record.command in COMPARING:
-        add_outcome(result, compare(parties_of(reader, result, gone), accepted_of(reader)))
         layout = next(iter(reader.notes("ab")), {})
+        spec = add_speculation(result, reader, gone) if layout.get("contents") else {}
+        if not spec:
+            add_outcome(result, compare(parties_of(reader, result, gone), accepted_of(reader)))
         result.verdicts = result.verdicts or undecided(layout)
-        result.payload = {"ab": course_of(reader)}
+        result.payload = {"ab": course_of(reader), **spec}
     if rejudge is not None:
         add_past(result, rejudge)
         result.corrections += amendments_of(reader)
     return result
+
+
+def add_speculation(result: Result, reader: StudyReader, gone: Mapping[str, str]) -> dict[str, Any]:
+    """Put the verdicts of speculation by content into a result; return its payload `spec`."""
+    layout = next(iter(reader.notes("ab")), {})
+    values = _values(reader)
+    parties: dict[str, Sequence[Party]] = {}
+    for content in layout.get("contents", ()):
+        cells = [cell for cell in result.cells if cell.context_label == content]
+        names = {cell.cell for cell in cells}
+        part = msgspec.structs.replace(result, cells=cells)
+        mine = [each for each in values if each.cell in names]
+        parties[str(content)] = parties_of(reader, part, gone, values=mine)
+    off, on = str(layout.get("a")), str(layout.get("b"))
+    judged = judge_speculation(parties, accepted_of(reader), off, on)
+    add_outcome(result, judged.outcome)
+    return {"spec": msgspec.to_builtins(judged.speculation)}
 
 
 def undecided(layout: Mapping[str, Any]) -> list[VerdictResult]:
@@ -149,13 +169,19 @@ def gone_of(reader: StudyReader) -> dict[str, str]:
 
 
 def parties_of(
-    reader: StudyReader, result: Result, gone: Mapping[str, str], prefix: str = ""
+    reader: StudyReader,
+    result: Result,
+    gone: Mapping[str, str],
+    prefix: str = "",
+    *,
+    values: Sequence[RoundValues] | None = None,
 ) -> list[Party]:
     """Return the sides of a study: its lanes, each with its link where there are several.
 
-    `prefix` is what `renamed` put before lanes and cells of the result.
+    `prefix` is what `renamed` put before lanes and cells of the result. `values` are the rounds
+    that count, all of the study where it is None.
     """
-    rounds = _values(reader)
+    rounds = _values(reader) if values is None else values
     # In the order in which they were measured: A is the lane that came first.
     sides = dict.fromkeys((each.lane, each.link) for each in rounds)
     sides |= dict.fromkeys((cell.lane.removeprefix(prefix), cell.link) for cell in result.cells)

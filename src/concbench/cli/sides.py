@@ -56,7 +56,7 @@ def parse_vary(text: str) -> tuple[str, list[Any]]:
     """
     flag, equals, rest = text.partition("=")
     flag = flag.strip().lstrip("-")
-    values: object = [_scalar(word.strip()) for word in rest.split(",")]
+    values: object = [scalar(word.strip()) for word in rest.split(",")]
     if rest.lstrip().startswith("["):
         try:
             values = json.loads(rest)
@@ -69,7 +69,8 @@ def parse_vary(text: str) -> tuple[str, list[Any]]:
     return flag, values
 
 
-def _scalar(word: str) -> Any:  # noqa: ANN401 - a flag's value
+def scalar(word: str) -> Any:  # noqa: ANN401 - a flag's value
+    """Return a flag's value as it was typed: a truth, a number, else text."""
     if word in ("true", "false"):
         return word == "true"
     for kind in (int, float):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Literal
 
 import msgspec
@@ -68,6 +69,7 @@ def compare_lanes(a: Side, b: Side, options: AbOptions, hooks: AbHooks) -> AbOut
             "looks": list(options.looks),
             "levels": list(options.levels),
             "contexts": list(options.contexts),
+            "contents": list(options.contents),
         },
     )
     duel = _Duel({"A": a, "B": b}, options, hooks)
@@ -208,6 +210,8 @@ class _Duel:
         done: list[Round] | None = None,
     ) -> Round:
         """Measure one round. Raises KeyboardInterrupt where a signal came during it."""
+        if self.options.contents:
+            recorder.asking = replace(recorder.asking, content=cell.context_label)
         finished = recorder.burst(cell, phase, output_tok, prompt_tok=cell.context_tok)
         self.count = recorder.count
         if done is not None:
@@ -273,21 +277,23 @@ class _Duel:
 
     def cells(self, side: Side) -> list[Cell]:
         """Return a side's cells, each known to the campaign."""
-        found: list[Cell] = []
-        for context in self.options.contexts:
-            for level in self.options.levels:
-                label = context_label(context)
-                name = f"{file_name(side.name)}.{label}.c{level}"
-                cell = self.campaign.cells.get(name) or self.campaign.add(
-                    Cell(
-                        cell=name,
-                        lane=side.name,
-                        concurrency=level,
-                        context_tok=context,
-                        context_label=label,
-                    )
+        options, found = self.options, list[Cell]()
+        for context, content, level in product(
+            options.contexts, options.contents or (None,), options.levels
+        ):
+            label = context_label(context)
+            place = label if content is None else f"{content}.{label}"
+            name = f"{file_name(side.name)}.{place}.c{level}"
+            cell = self.campaign.cells.get(name) or self.campaign.add(
+                Cell(
+                    cell=name,
+                    lane=side.name,
+                    concurrency=level,
+                    context_tok=context,
+                    context_label=label if content is None else content,
                 )
-                found.append(cell)
+            )
+            found.append(cell)
         return found
 
     def cell_ends(self, ended_by: AbEnd) -> dict[str, str]:

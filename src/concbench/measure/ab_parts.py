@@ -43,6 +43,8 @@ class Side:
 class AbOptions:
     """What every run does. `contexts` are prompt lengths in tokens; cells are contexts × levels.
 
+    With `contents` they are multiplied by these kinds of content, which then stand in the cells'
+    `context_label`; without, all prompts are of kind `content`.
     `output_tok` None means auto, fixed for both sides by a pilot before the first run. `looks`,
     `until`: `driver.Progress`. No pair is begun after `max_s`. With `same_server` the two runs of a
     pair get different prompts, which a prompt cache would otherwise know from the other side.
@@ -63,6 +65,7 @@ class AbOptions:
     file_prompts: Sequence[Prompt] = ()
     reset_cache: bool = False
     same_server: bool = False
+    contents: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

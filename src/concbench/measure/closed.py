@@ -84,14 +84,18 @@ def sustain(
     on_round: OnRound,
     on_look: OnLook = lambda _: None,
     on_say: OnSay = lambda _: None,
+    *,
+    done: int = 0,
 ) -> Campaign:
     """Run the loops; `on_round` is given each and must store it, `on_look` is called twice a s.
+
+    `done` is how many rounds the study holds already: numbers and seeds go on from there.
 
     A signal ends the campaign early: what was measured is in the result, marked. Raises
     PromptTooLong and UsageError before anything is measured.
     """
     campaign = Campaign()
-    recorder = Recorder(session, options.asking, campaign, on_round)
+    recorder = Recorder(session, options.asking, campaign, on_round, done)
     recorder.check_context(options.output_tok)
     if options.reset_cache:
         check_reset(session)
@@ -103,8 +107,8 @@ def sustain(
         for _ in range(options.rounds):
             if campaign.interrupted:
                 break
-            done = _loop(recorder, cell, limits, pace, on_look, on_say)
-            if done.outcome in ("crashed", "hung"):
+            loop = _loop(recorder, cell, limits, pace, on_look, on_say)
+            if loop.outcome in ("crashed", "hung"):
                 break
             if not campaign.interrupted:
                 half_round(recorder, cell)

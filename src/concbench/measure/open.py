@@ -97,14 +97,18 @@ def rate(
     on_round: OnRound,
     on_look: OnLook = lambda _: None,
     on_say: OnSay = lambda _: None,
+    *,
+    done: int = 0,
 ) -> Campaign:
     """Run the rounds; `on_round` is given each and must store it, `on_look` is called twice a s.
+
+    `done` is how many rounds the study holds already: numbers and seeds go on from there.
 
     A signal ends the campaign early: what was measured is in the result, marked. Raises
     PromptTooLong and UsageError before anything is measured.
     """
     campaign = Campaign(output_tok=options.output_tok or OUTPUT_TOK)
-    recorder = Recorder(session, options.asking, campaign, on_round)
+    recorder = Recorder(session, options.asking, campaign, on_round, done)
     _check(recorder, options)
     cell = campaign.add(cell_of(session, options))
     with until_signal(recorder):

@@ -86,6 +86,10 @@ def _server(server: Server) -> list[str]:
 
 def _acceptance(found: Mapping[str, Any]) -> str:
     text = f"{fixed(found['mean_len'], 2)} tokens a step"
+    if found.get("tokens_per_step") is not None:
+        # Steps that draft nothing yield one token: then a draft's yield is not a step's.
+        text = f"{fixed(found['tokens_per_step'], 2)} tokens a step"
+        text += f", {fixed(found['mean_len'], 2)} a draft"
     if found.get("rate") is not None:
         text += f", {percent(100 * found['rate'])} of drafts accepted"
     places = found.get("per_position")

@@ -31,6 +31,9 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
     """Return what to show of a result. `page` is where its HTML report lies, if there is one."""
     series = _series(result)
     verdicts = verdict_sentences(result.verdicts, result.crossovers)
+    told = (result.payload or {}).get("spec")
+    if told:
+        verdicts = (inert(told["sentence"], MESSAGE_LIMIT), *verdicts)
     # Who asked for objectives reads that answer first.
     answers = verdicts or capacity_answers(result.payload)
     return ReportView(
@@ -224,10 +227,13 @@ def _cell_labels(cells: Sequence[CellResult]) -> dict[str, str]:
     """Return how each cell is called among the doubts, by its id."""
     lanes = {cell.lane for cell in cells}
     contexts = {(cell.context_label, cell.context_tok) for cell in cells}
+    alike = len({tok for _, tok in contexts}) < len(contexts)
     labels: dict[str, str] = {}
     for cell in cells:
         parts = [inert(cell.lane, 40)] if len(lanes) > 1 else []
-        parts += [f"{cell.context_tok:,} tokens"] if len(contexts) > 1 else []
+        # Kinds of content are told apart by their name, contexts by their length.
+        place = inert(cell.context_label, 40) if alike else f"{cell.context_tok:,} tokens"
+        parts += [place] if len(contexts) > 1 else []
         unit = "N" if cell.rate_rps is None else "req/s"
         parts.append(f"{unit} = {level_text(cell)}")
         labels[cell.cell] = " · ".join(parts)

@@ -113,8 +113,11 @@ def _objective(slo: Slo) -> str:
 
 
 def _name(series: Capacity) -> str:
-    parts = [inert(series.lane), inert(series.link or ""), f"{series.context_tok:,} tokens"]
-    return " · ".join(filter(None, parts))
+    # A label that is no length is a kind of content.
+    label = series.context_label
+    kind = "" if label == "short" or label.isdigit() else inert(label, 40)
+    place = [f"{series.context_tok:,} tokens", kind]
+    return " · ".join(filter(None, [inert(series.lane), inert(series.link or ""), *place]))
 
 
 def _notes(series: Capacity) -> Iterator[str]:

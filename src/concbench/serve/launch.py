@@ -59,7 +59,10 @@ def deadline_s(lane: LanePlan) -> float:
 
 
 def varied(lane: LanePlan, changes: Mapping[str, Any]) -> LanePlan:
-    """Return the lane with flags changed, however it is started. Raises UsageError for a URL."""
+    """Return the lane with flags changed, however it is started; a flag that is None goes.
+
+    Raises UsageError for a URL.
+    """
     if lane.url is not None:
         raise UsageError(f"lane {lane.name} runs already: its flags cannot be changed")
     engine = engine_of(lane)
@@ -69,7 +72,9 @@ def varied(lane: LanePlan, changes: Mapping[str, Any]) -> LanePlan:
         args = with_flags(lane.container.args, changes, engine)
         box = msgspec.structs.replace(lane.container, args=args)
         return msgspec.structs.replace(lane, container=box)
-    return msgspec.structs.replace(lane, flags={**lane.flags, **changes})
+    flags = {**lane.flags, **changes}
+    kept = {name: value for name, value in flags.items() if value is not None}
+    return msgspec.structs.replace(lane, flags=kept)
 
 
 def recipe_of(lane: LanePlan, folder: Path) -> Recipe:

@@ -81,7 +81,10 @@ def takes_port(argv: Sequence[str], engine: str) -> bool:
 
 
 def with_flags(argv: Sequence[str], changes: Mapping[str, Any], engine: str) -> list[str]:
-    """Return the command line with these flags changed: old mentions go, new ones come last."""
+    """Return the command line with these flags changed: old mentions go, new ones come last.
+
+    A flag whose new value is None is left out altogether.
+    """
     spelling = dialect(engine)
     names = {_head(name, spelling) for name in changes}
     kept: list[str] = []
@@ -98,7 +101,8 @@ def with_flags(argv: Sequence[str], changes: Mapping[str, Any], engine: str) -> 
         most = 0 if switch else len(words) if name in spelling.many else 1
         while most and index < len(words) and not _FLAG.match(words[index]):
             index, most = index + 1, most - 1
-    return [*kept, *ENGINES[engine].to_argv(changes)]
+    added = {name: value for name, value in changes.items() if value is not None}
+    return [*kept, *ENGINES[engine].to_argv(added)]
 
 
 def _head(name: str, spelling: Dialect) -> str:

@@ -65,6 +65,7 @@ def asking_of(plan: Plan, prompt_tok: int, seed: int) -> Asking:
         content=plan.workload.content,
         seed=seed,
         timeout_s=plan.workload.timeout_s,
+        inactivity_s=plan.workload.inactivity_s,
         same_prompt=plan.workload.same_prompt,
     )
 

@@ -61,6 +61,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "stream": "stream the answers; without it there is no TTFT",
         "ignore_eos": "ask the engine to go on to the full length, where it can",
         "timeout_s": "total time a request may take",
+        "inactivity_s": "how long a request may get no byte before it is cut",
         "extra_body": "fields added to every request's body",
     },
     "[sweep]": {

@@ -40,7 +40,7 @@ def test_a_good_cell_raises_nothing():
 
 
 def test_table_holds_each_code_once():
-    assert len(SEVERITY) == 49
+    assert len(SEVERITY) == 50
     assert set(FATAL_ABOVE) <= set(SEVERITY)
     with pytest.raises(KeyError):
         doubt("no_such_code", None, "", {})
@@ -180,6 +180,8 @@ def test_counts_that_contradict_each_other(extra):
 def test_notes_of_the_wire():
     assert "compressed_response" in raised(good(extra={"notes": ("compressed_response",)}))
     assert "buffered_stream" in raised(good(extra={"notes": ("not_streamed",)}))
+    odd = raised(good(extra={"notes": ("unparsed_events",)}))["unparsed_events"]
+    assert odd.evidence["requests"] == odd.evidence["sent"] == 4
 
 
 def test_oversubscription_by_slots_and_by_pool():

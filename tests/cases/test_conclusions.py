@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
 from concbench.analyse.cell import cell_result
 from concbench.analyse.unlike import Measured, unfair_names, unlike, unlike_measured
 from concbench.analyse.verdict import Comparison, judge
+from concbench.cli.main import main
 from concbench.domain import Round, ServerSample, TargetFacts
 from concbench.engines.registry import by_name
 from concbench.result import VerdictResult
 from tests.analyse.simulate import MS, S, as_round, steady_stream
-from tests.cases.play import Bench, playing, stream
+from tests.cases.play import Bench, Line, playing, stream
 
 
 def stepping(*gaps_ms: float) -> list[Round]:
@@ -65,6 +68,37 @@ def test_q02_a_regression_that_is_none() -> None:
     # One after the other the same machine would have given a regression of 20 %.
     blocks = verdict([(100.0, 80.0), (99.0, 79.0), (98.0, 78.5)], unlike=["order"])
     assert blocks.verdict == "not_comparable"
+
+
+def growing_slower(number: int) -> list[Line]:
+    """Each request is served slower than the one before: somebody else uses the GPU more."""
+    return stream([(0.004 + 0.0003 * number) * k for k in range(1, 41)])
+
+
+def test_q02_runs_in_turns_find_no_regression_where_blocks_would(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--levels", "2", "--rounds", "1", "--warmup", "0", "--output-tokens", "40"]
+    with playing(growing_slower) as play:
+        turns = bench("ab", play.url, play.url, *sizes, "--pairs", "3")
+    # Seven runs of two; the server became slower by 90 %.
+    assert len(play.bodies) == 14
+    assert turns.result["payload"]["ab"]["order"] == "ABBAABA"
+    (row,) = [row for row in turns.result["verdicts"] if row["metric"] == "output_tok_per_s"]
+    assert row["n_pairs"] == 3
+    # `invalid` is what a busy machine makes of it; a winner there must not be.
+    assert row["verdict"] in ("drifted", "inconclusive", "equivalent", "invalid")
+
+    with playing(growing_slower) as play:
+        first, second = (bench.burst(play.url, n=2, rounds=3, out=40) for _ in range(2))
+    rates = [run.client["output_tok_per_s"]["point"] for run in (first, second)]
+    assert rates[1] < 0.95 * rates[0]
+    code = main(["compare", str(first.folder), str(second.folder), "--quiet", "--json", "-"])
+    judged = json.loads(capsys.readouterr().out)
+    assert code in (0, 4)
+    assert judged["verdicts"]
+    assert {row["verdict"] for row in judged["verdicts"]} <= {"not_comparable", "invalid"}
+    assert all("order" in row["unlike"] for row in judged["verdicts"])
 
 
 def test_q02_other_users_of_the_gpu_are_named() -> None:

@@ -120,6 +120,17 @@ def test_s07_empty_and_wrapped_pings(bench: Bench) -> None:
     (record,) = run.requests()
     assert (record.outcome, record.events, record.output_tok) == ("ok", 2, 2)
     assert "unparsed_events" in record.notes
+    found = run.doubts["unparsed_events"]
+    assert found["severity"] == "warning"
+    assert found["evidence"] == {"requests": 1, "sent": 1, "token_source": "usage"}
+    assert "1 of 1 answers" in found["message"]
+    assert run.cell["requests"]["errors"] == {}
+
+    # Empty data alone is nothing to speak of.
+    with playing(lambda _: [(0.0, b"event: ping\ndata: \n\n"), *stream([0.01, 0.02])]) as play:
+        plain = bench.burst(play.url)
+    assert plain.requests()[0].events == 2
+    assert "unparsed_events" not in plain.doubts
 
 
 def test_s08_no_done(bench: Bench) -> None:

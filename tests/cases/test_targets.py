@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from concbench.measure.session import LOADING_POLL_S
 from concbench.serve.urls import parse_target
-from tests.cases.play import DONE, Bench, Line, delta, playing, stream, usage
+from tests.cases.play import DONE, Bench, Line, Run, delta, playing, stream, usage
 from tests.servers import reference_server
 
 
@@ -31,21 +32,32 @@ def test_x01_a_buffering_proxy(bench: Bench) -> None:
     assert run.client["e2e_ms"]["n"] == 2
 
 
-def test_x02_a_model_that_still_loads(bench: Bench) -> None:
-    with reference_server("--ttft-ms", "5", "--itl-ms", "1", "--model-load-s", "1.5") as url:
-        run = bench.burst(url, n=2, out=4)
-    assert run.cell["requests"]["ok"] == 2
-    assert run.cell["requests"]["failed"] == 0
-    assert run.result["target"]["first_request_s"] < 1
-    assert run.client["ttft_ms"]["max"] < 1000
+def load_wait_s(run: Run) -> float:
+    """How long the only lane was waited for."""
+    return float(run.result["lanes"]["target"]["extra"]["load_wait_s"])
 
-    # Or a proxy lists the model, and answers 502 until the engine behind it is up.
+
+def test_x02_a_model_that_still_loads(bench: Bench) -> None:
+    # A proxy lists the model, and answers 502 until the engine behind it is up.
     with reference_server("--ttft-ms", "5", "--itl-ms", "1", "--fault", "html=502@first=3") as url:
         late = bench.burst(url, n=2, out=4)
     assert late.cell["requests"] | {"finish": {}} == {
         "sent": 2, "ok": 2, "failed": 0, "incomplete": 0, "errors": {}, "finish": {},
     }  # fmt: skip
-    assert late.result["target"]["first_request_s"] is not None
+    assert late.result["target"]["first_request_s"] < load_wait_s(late)
+    # Three refusals, and a pause after each.
+    assert load_wait_s(late) > 3 * LOADING_POLL_S
+    assert late.result["target"]["facts_from"]["load_wait_s"] == "measured"
+
+    # Or the server itself says that it loads.
+    with reference_server("--ttft-ms", "5", "--itl-ms", "1", "--model-load-s", "3") as url:
+        run = bench.burst(url, n=2, out=4)
+        warm = bench.burst(url, n=2, out=4)
+    assert run.cell["requests"]["ok"] == 2
+    assert run.cell["requests"]["failed"] == 0
+    assert run.result["target"]["first_request_s"] < 1
+    assert run.client["ttft_ms"]["max"] < 1000
+    assert load_wait_s(run) > 0.5 > load_wait_s(warm)
 
 
 def test_x03_spellings_of_the_base_url(bench: Bench) -> None:

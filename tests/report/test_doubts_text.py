@@ -42,6 +42,7 @@ CODES = [
     "log_unparsed",
     "worker_lost",
     "compressed_response",
+    "unparsed_events",
     "single_round",
     "few_rounds",
     "provisional",

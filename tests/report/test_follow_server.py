@@ -139,3 +139,29 @@ def test_it_listens_on_loopback_alone(server: FollowServer) -> None:
     for address in own - {"127.0.0.1"}:
         with pytest.raises(OSError, match="refused"):
             socket.create_connection((str(address), server.port), timeout=5)
+
+
+@pytest.mark.parametrize("target", ["http://[half", "{page}?" + "&".join("a=1" for _ in range(9))])
+def test_a_target_that_is_none_is_403(server: FollowServer, target: str) -> None:
+    page = f"/{server.token}/"
+    with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+        words = target.format(page=page), f"127.0.0.1:{server.port}"
+        sock.sendall(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n".format(*words).encode()
+        )
+        assert sock.makefile("rb").readline() == b"HTTP/1.1 403 Forbidden\r\n"
+
+
+def test_a_client_that_leaves_is_no_news(
+    server: FollowServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = f"GET /{server.token}/ HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+    reset = b"\x01\0\0\0\0\0\0\0"
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            sock.sendall(page * 50)
+    # Still there, after every one of those was looked at.
+    answer, _ = ask(server, f"/{server.token}/")
+    assert answer.status == 200
+    assert capfd.readouterr().err == ""

@@ -273,6 +273,7 @@ Beside these:
 | the clock goes back | rounds keep the order in which they were recorded: the log is numbered |
 | the clock steps while a round is measured | `clock_stepped`, fatal: its stamps are void |
 | a file may grow no further (`ulimit -f`) | one line, exit code 2; recorded rounds are kept |
+| a small disk that is really full | the same; reading needs no room; a sweep goes on with more |
 | the folder is a file, or cannot be written | one line, exit code 2; nothing is touched |
 """
 

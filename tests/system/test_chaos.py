@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.chaos import known, one
+from concbench.cli.main import COMMANDS
+from tests.system.chaos import NOT_HERE, known, one
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder for all: the study that a burst left is read by every command that reads one."""
     return tmp_path_factory.mktemp("chaos")
+
+
+def test_every_command_is_run_or_has_a_reason() -> None:
+    assert {*known(), *NOT_HERE} == COMMANDS.keys()
+    assert not set(known()) & NOT_HERE.keys()
 
 
 @pytest.mark.timeout(600)

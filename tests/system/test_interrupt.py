@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import psutil
 import pytest
 
+from concbench.clock import now_ns, sleep_s
 from concbench.store.read import open_study
 from tests.servers import reference_server
 
@@ -89,3 +92,61 @@ def test_two_signals_end_it_at_once(tmp_path: Path) -> None:
     assert code == 130, said
     assert "Traceback" not in said
     open_study(out)
+
+
+STREAMS = 1024
+AT_ONCE = {
+    "burst": ["--levels", str(STREAMS), "--rounds", "9"],
+    "sustain": ["-c", str(STREAMS), "--max-s", "300"],
+}
+
+
+def running(url: str) -> float:
+    """How many requests the server says that it is answering."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        found = re.search(r"^vllm:num_requests_running\S* (\S+)", answer.read().decode(), re.M)
+    return float(found[1]) if found else 0.0
+
+
+def cpu_s(child: subprocess.Popen[bytes]) -> float:
+    """CPU seconds of a process that has not been waited for."""
+    used = psutil.Process(child.pid).cpu_times()
+    return float(used.user + used.system)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("command", list(AT_ONCE))
+def test_a_thousand_streams_end_as_fast_as_few(tmp_path: Path, command: str, signals: int) -> None:
+    out = tmp_path / "study"
+    words = [*AT_ONCE[command], "--warmup", "0", "--output-tokens", "600", "--out", str(out)]
+    slots = "--slots", str(STREAMS)
+    with reference_server("--ttft-ms", "50", "--itl-ms", "200", *slots) as url:
+        argv = [sys.executable, "-m", "concbench", command, url, *words, "--quiet"]
+        child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            end_ns = now_ns() + 120 * 10**9
+            while running(url) < STREAMS and child.poll() is None and now_ns() < end_ns:
+                sleep_s(0.1)
+            assert child.poll() is None
+            before_s, sent_ns = cpu_s(child), now_ns()
+            for number in range(signals):
+                sleep_s(0.2 * number)  # two that are pending together are one
+                os.kill(child.pid, signal.SIGINT)
+            _, status, used = os.wait4(child.pid, 0)
+            took_s = (now_ns() - sent_ns) / 1e9
+            child.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            child.kill()
+    assert child.returncode == 130
+    # What it took of the processor is what it takes by the clock where nothing else runs.
+    spent_s = used.ru_utime + used.ru_stime - before_s
+    assert spent_s < 2, f"{spent_s:.1f} s of CPU, {took_s:.1f} s by the clock"
+    assert took_s < 60
+    if signals == 1:
+        reader = open_study(out)
+        assert reader.interrupted
+        (info,) = reader.rounds()
+        kept = reader.load_round(info.round_id)
+        assert len(kept.requests) >= STREAMS
+        assert {record.outcome for record in kept.requests} <= {"ok", "incomplete"}

@@ -134,6 +134,23 @@ def compressed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     )
 
 
+def unparsed(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
+    """Streams with events that could not be read: pings of a proxy, or tokens that are missing."""
+    count = sum("unparsed_events" in record.notes for record in seen.records)
+    if not count:
+        return
+    source = result.tokens.source
+    held = "counts come from the server's usage" if source == "usage" else "a count may miss tokens"
+    yield doubt(
+        "unparsed_events",
+        result.cell,
+        f"{count} of {result.requests.sent} answers held events that are no JSON object; they were "
+        f"skipped and the streams went on ({held}). A proxy's pings do no harm: look at one answer "
+        "with curl, and measure the engine directly where they are anything else.",
+        {"requests": count, "sent": result.requests.sent, "token_source": source},
+    )
+
+
 CHECKS = (
     client_bound,
     late,
@@ -142,6 +159,7 @@ CHECKS = (
     clock_stepped,
     buffered,
     compressed,
+    unparsed,
 )
 
 

@@ -55,6 +55,7 @@ SEVERITY: dict[str, Severity] = {
             "log_unparsed",
             "worker_lost",
             "compressed_response",
+            "unparsed_events",
         ),
         "warning",
     ),

@@ -146,6 +146,7 @@ def options_of(args: Namespace, seed: int, *, same_server: bool) -> AbOptions:
         until=args.until,
         max_s=args.max_s,
         timeout_s=args.timeout_s,
+        inactivity_s=args.inactivity_s,
         same_prompt=args.same_prompt,
         file_prompts=file_prompts(args),
         reset_cache=args.reset_cache,

@@ -66,6 +66,7 @@ def burst_options(args: Namespace, seed: int, file_prompts: list[Prompt]) -> Bur
         rounds_max=args.rounds_max,
         warmup=args.warmup,
         timeout_s=args.timeout_s,
+        inactivity_s=args.inactivity_s,
         same_prompt=args.same_prompt,
         file_prompts=file_prompts,
         idle_s=args.idle_s,

@@ -190,6 +190,13 @@ def add_rounds(parser: ArgumentParser, default: int = 4, *, growing: bool = True
         "--timeout-s", type=checked(seconds), metavar="S", help="total per request (default none)"
     )
     group.add_argument(
+        "--inactivity-s",
+        type=checked(seconds),
+        metavar="S",
+        help="cut a request that gets no byte for so long, before its first one too: failed, "
+        "`inactive` (default none; a round that is silent as a whole always ends)",
+    )
+    group.add_argument(
         "--reset-cache",
         action="store_true",
         help="empty the engine's prompt cache before every round (vLLM, SGLang)",

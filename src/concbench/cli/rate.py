@@ -121,6 +121,7 @@ def rate_options(args: Namespace, seed: int, prompts: list[Prompt]) -> RateOptio
         warmup=args.warmup,
         drain_s=args.drain_s,
         timeout_s=args.timeout_s,
+        inactivity_s=args.inactivity_s,
         same_prompt=args.same_prompt,
         file_prompts=prompts,
         reset_cache=args.reset_cache,

@@ -32,6 +32,7 @@ OWN_KEYS = {
     "endpoint": "--endpoint",
     "stream": "--stream",
     "timeout_s": "--timeout-s",
+    "inactivity_s": "--inactivity-s",
     "extra_body": "--extra-body",
 }
 """Keys of a plan's [workload] that stand in for options which were not given."""

@@ -41,9 +41,11 @@ from concbench.store.write import Study, StudyWriter
 HALF_WIDTH = 0.01
 """The relative half-width that is wanted where a command has no option for it."""
 
+LIMITS = ("timeout_s", "inactivity_s")
+
 ASKED = {
-    "sustain": ("until", "min_s", "max_s", "idle_s", "warmup", "timeout_s", "reset_cache"),
-    "rate": ("duration", "drain_s", "slo", "trace", "warmup", "timeout_s", "reset_cache"),
+    "sustain": ("until", "min_s", "max_s", "idle_s", "warmup", *LIMITS, "reset_cache"),
+    "rate": ("duration", "drain_s", "slo", "trace", "warmup", *LIMITS, "reset_cache"),
 }
 """Options of a command that its cells do not tell, and that measuring it again needs."""
 

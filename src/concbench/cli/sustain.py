@@ -76,6 +76,7 @@ def sustain_options(args: Namespace, seed: int, prompts: list[Prompt]) -> Sustai
         rounds=args.rounds,
         warmup=args.warmup,
         timeout_s=args.timeout_s,
+        inactivity_s=args.inactivity_s,
         same_prompt=args.same_prompt,
         file_prompts=prompts,
         idle_s=args.idle_s,

@@ -22,6 +22,7 @@ from concbench.domain import StampKind
 from concbench.errors import Unreachable, UsageError
 from concbench.load import stamps
 from concbench.load.growth import CONNECTING_AT_ONCE, Growth
+from concbench.load.limits import Limits
 from concbench.load.log import SPILL_BYTES, ReadLog
 from concbench.load.loop import ClosedLoop
 from concbench.load.poller import poller
@@ -64,6 +65,7 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
     """What one round does. `timeout_ns` is per request from its sending; None is no limit.
+    `inactivity_ns` is how long a request may go on without a byte.
 
     What the scripts share is `arrivals` in an open loop (workers are added when none is free for
     what is due), `loop` in a closed one. `stop_when` is asked each 50 ms; True ends the round.
@@ -77,6 +79,7 @@ class LoadPlan:
     scripts: Sequence[Script]
     stamp: StampKind = "kernel"
     timeout_ns: int | None = None
+    inactivity_ns: int | None = None
     on_tick: Callable[[Progress], None] | None = None
     stop_when: Callable[[Progress], bool] | None = None
     arrivals: Arrivals | None = None
@@ -234,6 +237,7 @@ class Generator:
         self._next_tick_ns = 0
         self._kind = Stream if plan.peer.tls is None else TlsStream
         self._streams = [self._kind(self, plan.peer, w, s) for w, s in enumerate(plan.scripts)]
+        self._limits = Limits(plan.timeout_ns, plan.inactivity_ns)
         self._growth = None if plan.arrivals is None else Growth(self, plan.arrivals)
 
     async def run(self) -> RawRound:
@@ -368,8 +372,7 @@ class Generator:
         self._ticks += 1
         if self._ticks % OFFSET_EVERY_TICKS == 0:
             self._sample_offset()
-        if self._plan.timeout_ns is not None:
-            self._expire(now, self._plan.timeout_ns)
+        self._limits.look(now, self._streams)
         if self._plan.on_tick is not None or self._plan.stop_when is not None:
             progress = self._progress(now)
             if self._plan.on_tick is not None:
@@ -389,12 +392,3 @@ class Generator:
             reads=len(self.log),
             received_bytes=self.log.payload_bytes,
         )
-
-    def _expire(self, now: int, timeout_ns: int) -> None:
-        for stream in self._streams:
-            current = stream.current
-            if current is None:
-                continue
-            since = current.sent_ns if current.sent_ns is not None else current.due_ns
-            if now - since > timeout_ns:
-                stream.finish(now, "timeout")

@@ -45,6 +45,7 @@ class ShareJob(Struct, kw_only=True):
     insecure: bool = False
     stamp: StampKind
     timeout_ns: int | None = None
+    inactivity_ns: int | None = None
     spill_bytes: int
     stall: tuple[int, int] | None = None
     reports: bool = False
@@ -121,6 +122,7 @@ def _job(plan: LoadPlan, part: Sequence[Send], workers: int, step_ns: int = 0) -
         insecure=plan.peer.insecure,
         stamp=plan.stamp,
         timeout_ns=plan.timeout_ns,
+        inactivity_ns=plan.inactivity_ns,
         spill_bytes=plan.spill_bytes,
         stall=plan.stall,
         reports=plan.on_tick is not None or plan.stop_when is not None,
@@ -174,6 +176,7 @@ def plan_of(
         scripts=scripts,
         stamp=job.stamp,
         timeout_ns=job.timeout_ns,
+        inactivity_ns=job.inactivity_ns,
         on_tick=on_tick,
         arrivals=arrivals,
         loop=loop,

@@ -31,9 +31,9 @@ class RawRequest:
     """One request as the generator saw it. Stamps are monotonic ns, None where they never came.
 
     `ending`: `complete`, `truncated`, `reset`, `connect_refused`, `connect_timeout`,
-    `connect_failed`, `client_limit`, `tls`, `timeout`, `stopped`, or a framing error. `lost`:
-    the process that carried it died. `stale`: the server had closed the kept connection without a
-    word, so the request was sent again on a new one; `sent_ns` is of that second sending.
+    `connect_failed`, `client_limit`, `tls`, `timeout`, `inactive`, `stopped`, or a framing error.
+    `lost`: the process that carried it died. `stale`: the server had closed the kept connection
+    without a word, so the request was sent again on a new one; `sent_ns` is of that second sending.
     """
 
     number: int
@@ -118,7 +118,7 @@ class Stream:
         self._framer = ResponseFramer()
         self._unsent = memoryview(b"")
         self._request: Outgoing
-        self._reads = 0
+        self.reads = 0
         self._connected_for: int | None = None
         self._connect_error: tuple[str, str] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -212,7 +212,7 @@ class Stream:
         current.connect_ns, self._connected_for = self._connected_for, None
         self._request = request
         self._framer = ResponseFramer()
-        self._reads = 0
+        self.reads = 0
         self._unsent = memoryview(self._encode(request.payload))
         current.sent_ns = now_ns()
         self._push()
@@ -280,7 +280,7 @@ class Stream:
         payload += view
         if len(payload) > self._host.spill_bytes:
             log.spill()
-        self._reads += 1
+        self.reads += 1
         if self._framer.feed(data, size):
             self._responded(user_ns)
 
@@ -318,7 +318,7 @@ class Stream:
         connection the same end is a failure.
         """
         current = self.current
-        if current is None or current.connect_ns is not None or self._reads:
+        if current is None or current.connect_ns is not None or self.reads:
             return False
         current.sent_ns = current.send_done_ns = None
         current.stale = True
@@ -346,7 +346,7 @@ class Stream:
             return
         if ending != "complete":
             self._drop_socket()
-        done = Done(current.number, at_ns, ending, self._reads)
+        done = Done(current.number, at_ns, ending, self.reads)
         self._host.loop.call_soon(self._advance_unless_ended, done)
 
     def _advance_unless_ended(self, done: Done) -> None:

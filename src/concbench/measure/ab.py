@@ -269,6 +269,7 @@ class _Duel:
             content=options.content,
             seed=seed,
             timeout_s=options.timeout_s,
+            inactivity_s=options.inactivity_s,
             same_prompt=options.same_prompt,
             file_prompts=options.file_prompts,
             reset_cache=options.reset_cache,

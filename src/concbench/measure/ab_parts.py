@@ -61,6 +61,7 @@ class AbOptions:
     until: float | None = None
     max_s: float | None = None
     timeout_s: float | None = None
+    inactivity_s: float | None = None
     same_prompt: bool = False
     file_prompts: Sequence[Prompt] = ()
     reset_cache: bool = False

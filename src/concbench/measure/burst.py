@@ -54,6 +54,7 @@ class BurstOptions(Asks):
     rounds_max: int | None = None
     warmup: int = 1
     timeout_s: float | None = None
+    inactivity_s: float | None = None
     same_prompt: bool = False
     file_prompts: Sequence[Prompt] = ()
     keep_text: bool = False

@@ -53,6 +53,7 @@ class Asking:
     content: str
     seed: int
     timeout_s: float | None = None
+    inactivity_s: float | None = None
     same_prompt: bool = False
     file_prompts: Sequence[Prompt] = ()
     keep_text: bool = False
@@ -62,6 +63,11 @@ class Asking:
     def timeout_ns(self) -> int | None:
         """The total time a request may take, ns."""
         return None if self.timeout_s is None else int(self.timeout_s * 1e9)
+
+    @property
+    def inactivity_ns(self) -> int | None:
+        """How long a request may go on without a byte, ns."""
+        return None if self.inactivity_s is None else int(self.inactivity_s * 1e9)
 
 
 class Asks:
@@ -196,8 +202,9 @@ class Recorder:
 
     def plan(self, scripts: Sequence[Script]) -> LoadPlan:
         """Return the load plan of some scripts, with what the session fixes."""
-        session = self.session
-        return LoadPlan(session.peer, scripts, session.stamp, self.asking.timeout_ns)
+        session, asking = self.session, self.asking
+        limits = asking.timeout_ns, asking.inactivity_ns
+        return LoadPlan(session.peer, scripts, session.stamp, *limits)
 
     def record(
         self,

@@ -59,6 +59,7 @@ class SustainOptions(Asks):
     rounds: int = 1
     warmup: int = 1
     timeout_s: float | None = None
+    inactivity_s: float | None = None
     same_prompt: bool = False
     file_prompts: Sequence[Prompt] = ()
     keep_text: bool = False

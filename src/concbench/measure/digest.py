@@ -245,8 +245,6 @@ def _outcome(
         extra.append("stale_connection")
     if raw.excess_bytes:
         extra.append("bytes_after_end")
-    if raw.stale:
-        extra.append("stale_connection")
     return outcome, (*outcome.notes, *extra)
 
 

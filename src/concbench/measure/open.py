@@ -62,6 +62,7 @@ class RateOptions(Asks):
     warmup: int = 1
     drain_s: float = 30.0
     timeout_s: float | None = None
+    inactivity_s: float | None = None
     same_prompt: bool = False
     file_prompts: Sequence[Prompt] = ()
     keep_text: bool = False

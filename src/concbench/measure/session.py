@@ -90,8 +90,8 @@ class Session:
     `observer` watches the server while it is set; `carrier` carries the rounds' load. Behind a
     proxy or router `inner` says which engine it is and where it tells of itself. `dossier` is what
     the study keeps of the lane beyond its facts, `loading_wait_ns` how long the first request may
-    be answered with 502, 503 or 504, `silent_s` how long a short one may be silent. `extra` is
-    what is known of the server beyond `TargetFacts`.
+    be answered with 502, 503 or 504, `loading_waited_ns` how long it was, `silent_s` how long a
+    short one may be silent. `extra` is what is known of the server beyond `TargetFacts`.
     """
 
     lane: str
@@ -116,6 +116,7 @@ class Session:
     alive: Callable[[], str | None] = lambda: None
     dossier: dict[str, object] = field(default_factory=dict)
     loading_wait_ns: int = LOADING_WAIT_NS
+    loading_waited_ns: int = 0
     silent_s: float = FIRST_SILENT_S
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -209,11 +210,14 @@ def calibrate(session: Session, kind: str, seed: int) -> None:
 def first_answer(session: Session, text: str) -> Round:
     """Send the first request again until a token comes, while the server or a proxy still loads.
 
-    What it waits for is in no figure: the round returned is that of the request that was answered.
-    Raises what `one_request` raises, NotReady after `loading_wait_ns`.
+    What it waits for is in no figure: the round returned is that of the request that was answered,
+    and the wait is in `loading_waited_ns`. Raises what `one_request` raises, NotReady after
+    `loading_wait_ns`.
     """
-    end_ns = now_ns() + session.loading_wait_ns
+    began_ns = now_ns()
+    end_ns = began_ns + session.loading_wait_ns
     while True:
+        session.loading_waited_ns = now_ns() - began_ns
         try:
             return one_request(session, text, 1)
         except StillLoading:

@@ -68,6 +68,7 @@ def asking_of(
         content=plan.workload.content,
         seed=seed,
         timeout_s=plan.workload.timeout_s,
+        inactivity_s=plan.workload.inactivity_s,
         same_prompt=plan.workload.same_prompt,
         file_prompts=file_prompts,
     )

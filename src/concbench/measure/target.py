@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from concbench.domain import TargetFacts
+from concbench.domain import TargetFacts, to_builtins
 from concbench.engines.llamacpp_words import DIALECT
+from concbench.engines.spec import Fact
 from concbench.engines.spelling import canonical
 from concbench.errors import UsageError
 from concbench.measure.observed import observing
@@ -26,11 +27,12 @@ from concbench.serve.embedded import start_embedded
 from concbench.serve.enrich import enriched
 from concbench.serve.http import Access
 from concbench.serve.launch import varied
-from concbench.serve.probe import Patience, await_attached
+from concbench.serve.probe import Patience, await_attached, fill_facts
 from concbench.serve.recipes import load_recipe
 from concbench.serve.running import ReadyLane, origin_of, running_lane
 from concbench.serve.swap import LOAD_DEADLINE_S, ready_model
 from concbench.serve.urls import looks_like_url
+from concbench.serve.words import masked_extra
 
 EMBEDDED = "embedded"
 URL_WAIT_S = 30.0
@@ -138,7 +140,17 @@ def _url_session(options: TargetOptions) -> Iterator[Session]:
     session = open_session(attached, options.access, dict(options.ask))
     session.dossier = dossier(attached, attached.facts, Origin())
     with observing(session, options.access, engine_pids=pids):
-        yield _prepared(session, options)
+        _prepared(session, options)
+        _put_load_wait(session, met.ready_ns - met.listening_ns + session.loading_waited_ns)
+        yield session
+
+
+def _put_load_wait(session: Session, waited_ns: int) -> None:
+    """Add to what is known of a server how long it was waited for while it still loaded."""
+    known = {"load_wait_s": Fact(round(waited_ns / 1e9, 4), "measured")}
+    session.facts, more = fill_facts(session.facts, known)
+    session.extra = {**session.extra, **more}
+    session.dossier["extra"] = to_builtins(masked_extra(session.extra))
 
 
 def embedded_size(

@@ -102,6 +102,7 @@ class WorkloadPlan(Struct, frozen=True, kw_only=True):
     stream: bool = True
     ignore_eos: bool = True
     timeout_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    inactivity_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     extra_body: dict[str, Any] = {}
 
 

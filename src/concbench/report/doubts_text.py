@@ -190,6 +190,10 @@ _MEASURED = {
         "Responses came compressed although this was declined: tokens arrive in blocks.",
         "Turn off compression in the proxy before the engine.",
     ),
+    "unparsed_events": Advice(
+        "Some events of the streams were no JSON: where they were tokens, tokens are missing.",
+        "Look at one answer by hand; pings that a proxy wraps as data are harmless.",
+    ),
 }
 
 _NOTES = {

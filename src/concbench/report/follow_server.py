@@ -7,6 +7,7 @@ server's own, which keeps out pages of other sites whose name was made to point 
 from __future__ import annotations
 
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -46,18 +47,28 @@ def not_found(what: str = "there is no such page here") -> Answer:
     return Answer(f"{what}\n".encode(), TEXT, status=404)
 
 
+class _Server(ThreadingHTTPServer):
+    """Says nothing on the terminal of clients that left: a browser does so at every reload."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - inherited
+        """Let pass what a connection did; show anything else, which is a fault of ours."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class FollowServer:
     """Serves a site on 127.0.0.1 until `stop`. Raises PortTaken where the port is not free."""
 
     def __init__(self, site: Site, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         try:
-            self._server = ThreadingHTTPServer((LOOPBACK, port), _handler(self, site))
+            self._server = _Server((LOOPBACK, port), _handler(self, site))
         except OSError as error:
             raise PortTaken(
                 f"port {port} of {LOOPBACK}: {error.strerror}; choose another with --port"
             ) from error
-        self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         self.hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
 
@@ -86,11 +97,14 @@ class FollowServer:
     def found(self, target: str, headers: Message, site: Site) -> Answer:
         """Return the answer to a request for `target`: 403 before anything is looked at."""
         hosts = headers.get_all("Host") or [""]
-        parts = urlsplit(target[:LONGEST_TARGET])
+        try:
+            parts = urlsplit(target[:LONGEST_TARGET])
+            query = dict(parse_qsl(parts.query, max_num_fields=8))
+        except ValueError:  # half an IPv6 address, or too many fields
+            return Answer(b"forbidden\n", TEXT, status=403)
         token, slash, path = parts.path.lstrip("/").partition("/")
         if len(hosts) != 1 or not self.admits(hosts[0], headers.get("Origin"), token):
             return Answer(b"forbidden\n", TEXT, status=403)
-        query = dict(parse_qsl(parts.query, max_num_fields=8))
         return (site(path, query) if slash else None) or not_found()
 
 

@@ -94,6 +94,7 @@ _ASKED: Final[dict[str, Callable[[Any], str]]] = {
     "trace": str,
     "warmup": str,
     "timeout_s": lambda seconds: f"{seconds:g}",
+    "inactivity_s": lambda seconds: f"{seconds:g}",
 }
 """How an option that a study was given is written again; what else was given is a switch."""
 

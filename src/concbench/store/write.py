@@ -6,6 +6,7 @@ then logged. Killing the process at any instant loses at most the round in fligh
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import uuid
@@ -232,7 +233,7 @@ class StudyWriter:
             if isinstance(error, OSError):
                 raise
             raise OutputUnusable(
-                f"cannot write to {self.folder}: {' '.join(str(error).split())}; "
+                f"cannot write to {self.folder}: {_reason(error)}; "
                 "what was recorded before is intact"
             ) from error
 
@@ -268,3 +269,13 @@ class StudyWriter:
         self._log.close()
         self._connection.close()
         self.lock.release()
+
+
+def _reason(error: duckdb.IOException) -> str:
+    """Return the system's words for what DuckDB met, its own in one line where it gives no number.
+
+    It appends what it knows as JSON, the number among it.
+    """
+    said = " ".join(str(error).split())
+    number = re.search(r'"errno":\s*"?(\d+)', said)
+    return said if number is None else os.strerror(int(number[1]))

@@ -228,6 +228,7 @@ def _hooks(study: OpenStudy, display: Display, looks: Sequence[int]) -> AbHooks:
         look=look,
         on_pair=on_pair,
         say=display.line,
+        on_look=study.looking(display.look),
     )
 
 

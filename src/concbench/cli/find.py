@@ -102,7 +102,7 @@ def _search(
 
         args.concurrency = level
         asked = sustain_options(args, study.seed, prompts)
-        campaign = sustain(session, asked, on_round, display.look, display.say)
+        campaign = sustain(session, asked, on_round, study.looking(display.look), display.say)
         for cell, why in campaign.ended_by.items():
             study.writer.note("ended_by", {"cell": cell, "ended_by": why})
         if campaign.interrupted:

@@ -113,7 +113,7 @@ def run(args: Namespace) -> int:
         return _dry_run(args, todo, folder)
     _confirm(args, plan)
     with _study(args, todo, folder) as (study, state):
-        with SweepDisplay(state, quiet=args.quiet) as display:
+        with SweepDisplay(state, study.looking, quiet=args.quiet) as display:
 
             def on_round(finished: Round) -> None:
                 study.keep(finished)
@@ -209,7 +209,11 @@ def _study(
         writer.note(IDENTITY_NOTE, merged)
         if args.retry_failed:
             writer.note(RETRY_NOTE, {})
-        yield OpenStudy(folder, writer, plan.study.seed), standing_of(open_study(folder))
+        study = OpenStudy(folder, writer, plan.study.seed)
+        try:
+            yield study, standing_of(open_study(folder))
+        finally:
+            study.now.close()
 
 
 def _identity(todo: _Todo, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,9 +37,11 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 # The page in a real browser: Debian's chromium (`apt-get install chromium`), driven by Playwright.
+# CONCBENCH_SHOTS=write stores the reference screenshots anew.
 test-page: $(VENV)/.test
 	$(PIP) install -c constraints.txt -e '.[browser]'
-	$(BIN)/python -m pytest tests/system/test_page.py
+	$(BIN)/python -m pytest tests/system/test_page.py tests/system/test_page_access.py \
+		tests/system/test_page_shots.py
 
 # A real vLLM on the CPU, in an environment of its own: minutes to build, 4 GB on disk.
 vllm: $(VENV)/.base

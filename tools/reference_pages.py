@@ -27,7 +27,13 @@ from concbench.report.doubts_text import ADVICE
 from concbench.store.schema import data_dictionary
 
 sys.path.insert(0, str(Path(__file__).parent))
+import matrix_keys
+import payload_keys
 import plan_keys
+import result_keys
+
+KEYS = {**result_keys.RESULT, **matrix_keys.MATRIX, **payload_keys.PAYLOAD}
+"""Structure -> key -> what it means, of every structure that the page shows."""
 
 
 def commands() -> str:
@@ -108,21 +114,28 @@ def definitions() -> str:
     return "\n".join(rows)
 
 
+_READING = """Strict JSON: what is not known is null, never NaN, Infinity or a guess. The unit is
+at the end of a key's name where it has one; the column *unit* says it for all. *Estimate* and
+*Summary* are in the unit of the key that holds them ("as keyed").
+"""
+
+
 def result_json() -> str:
     """Return a page with every key of the result JSON, structure by structure."""
-    rows = ["# Result JSON\n", f"Schema `{result.SCHEMA}`.\n"]
+    rows = ["# Result JSON\n", f"Schema `{result.SCHEMA}`.\n", _READING]
     structs = [s for _, s in inspect.getmembers(result, inspect.isclass) if _is_own(s)]
     tables = [s for _, s in inspect.getmembers(matrix_model, inspect.isclass) if _is_table(s)]
-    told = [
+    payloads = [
         s
         for module in (capacity, ratecapacity, steptime, speculation)
         for s in _own_structs(module)
     ]
-    for struct in [*structs, TargetFacts, Doubt, Estimate, Summary, *tables, *told, Throughput]:
+    for struct in [*structs, TargetFacts, Doubt, Estimate, Summary, *tables, *payloads, Throughput]:
         rows.append(f"## {struct.__name__}\n\n{inspect.getdoc(struct)}\n")
-        rows += ["| key | type |", "|---|---|"]
+        rows += ["| key | type | unit | null when | meaning |", "|---|---|---|---|---|"]
         hints = typing.get_type_hints(struct)
-        rows += [f"| `{key}` | `{_type(hints[key])}` |" for key in struct.__struct_fields__]
+        told = KEYS[struct.__name__]
+        rows += [_key_row(key, hints[key], told[key]) for key in struct.__struct_fields__]
         rows.append("")
     return "\n".join(rows)
 
@@ -131,6 +144,11 @@ def _own_structs(module: Any) -> list[Any]:
     """Return the tables of a module's payload."""
     found = [s for _, s in inspect.getmembers(module, inspect.isclass)]
     return [s for s in found if issubclass(s, msgspec.Struct) and s.__module__ == module.__name__]
+
+
+def _key_row(name: str, hint: Any, key: result_keys.Key) -> str:
+    cells = (result_keys.unit_of(name, key) or "–", key.null or "never", key.meaning)
+    return f"| `{name}` | `{_type(hint)}` | " + " | ".join(map(_prose, cells)) + " |"
 
 
 def _is_own(struct: Any) -> bool:

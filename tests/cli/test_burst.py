@@ -52,6 +52,21 @@ def test_the_numbers_are_the_servers_own(
     assert result["interrupted"] is False
 
 
+def test_who_watches_is_told_what_runs_while_it_runs(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr("concbench.store.now.NowFile.write", lambda _, values: said.append(values))
+    out = tmp_path / "study"
+    words = ["--levels", "2", "--rounds", "1", "--output-tokens", "300", "--out", str(out)]
+    main(["burst", server, *words, "--quiet"])
+    assert said, "an answer takes 1.2 s"
+    assert {each["cell"].rpartition(".")[2] for each in said} == {"c2"}
+    assert "measured" in {each["phase"] for each in said}
+    assert {each["asked"] for each in said} == {2}
+    assert not (out / ".now").exists()
+
+
 def test_the_study_is_complete_and_says_the_same_again(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

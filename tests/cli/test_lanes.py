@@ -304,7 +304,7 @@ def test_how_a_started_lane_ended_is_in_the_study_also_after_an_error(capsys, mo
     assert result["target"]["teardown"]["port_free"]
     assert result["lanes"]["fake"]["cold_start"]["first_token_s"] > 0
 
-    def broken(session, options, on_round, on_discard, on_say):
+    def broken(session, options, on_round, on_discard, on_say, on_look):
         made = one_request(session, "x", 1)
         on_round(msgspec.structs.replace(made, cell=cell_of(session, 2, 20), round_id="r1"))
         raise TargetError("the cable was pulled")

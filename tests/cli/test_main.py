@@ -49,3 +49,24 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    command = [sys.executable, "-m", "concbench", "report", "--definitions"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.wait(60) == 0
+        assert child.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["lanes", "diff", "a", "--plan", "x.toml", "b"], ["a", "b"]),
+        (["lanes", "lint", "--plan", "x.toml", "a"], ["a"]),
+    ],
+)
+def test_options_may_stand_between_names(words: list[str], names: list[str]) -> None:
+    assert command_parser(words[0]).parse_args(words[1:]).names == names

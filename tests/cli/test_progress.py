@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any
 
 import msgspec
 import pytest
 from rich.console import Console
 
 from concbench.cli.arising import Arising, doubt_text
-from concbench.cli.live import LiveDisplay
+from concbench.cli.live import LiveDisplay, snapshot_line
 from concbench.cli.progress import Display
 from concbench.domain import Doubt, Round
 from concbench.measure.watch import Snapshot
@@ -107,6 +108,46 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with LiveDisplay(quiet=True) as live:
         live.say("reaching it")
         live.finished(failing(), LANE)
+    assert capsys.readouterr().err == ""
+
+
+def snapshot(**more: Any) -> Snapshot:
+    known: dict[str, Any] = {
+        "elapsed_s": 3.0, "left_s": 4.4, "in_flight": 8, "ended": 0, "running": 6.0,
+        "waiting": 2.0, "client_tok_per_s": 412.0, "server_tok_per_s": 405.0, "half_width": None,
+        "steady": True, "cell": "a.short.c8", "asked": 8,
+    }  # fmt: skip
+    return Snapshot(**{**known, **more})
+
+
+def test_a_burst_that_runs_is_told_with_its_estimate_and_the_signs() -> None:
+    line = snapshot_line(snapshot(signs=("oversubscribed: 2 wait inside the server",)))
+    assert line == (
+        "3 s · 8 in flight · 0 of 8 ended · 6 running on the server + 2 waiting · "
+        "client 412 tok/s · server 405 tok/s · about 4 s left · "
+        "! oversubscribed: 2 wait inside the server"
+    )
+    unknown = snapshot(left_s=None, client_tok_per_s=None, server_tok_per_s=None, running=None)
+    assert snapshot_line(unknown) == "3 s · 8 in flight · 0 of 8 ended"
+
+
+def test_the_board_leaves_two_lines_to_write_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[str, ...]] = []
+    monkeypatch.setattr("concbench.cli.nowlines.NowLines.show", lambda _, *said: shown.append(said))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Display(2, quiet=False, levels=[8]) as display:
+        assert text_of(display).endswith("\n\n\n")
+        display.look(snapshot())
+        display.look(snapshot(signs=("stalled: no byte for 3 s",)))
+    assert [line[1] for line in shown] == ["", "! stalled: no byte for 3 s (so far)"]
+    assert "client 412 tok/s" in shown[0][0]
+
+
+def test_without_a_terminal_a_running_burst_says_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Display(2, quiet=False, levels=[8]) as display:
+        display.look(snapshot())
     assert capsys.readouterr().err == ""
 
 

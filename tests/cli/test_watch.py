@@ -22,6 +22,7 @@ from concbench.cli.main import main
 from concbench.cli.watch import Studies
 from concbench.clock import now_ns, sleep_s
 from concbench.store.correct import retract
+from concbench.store.now import NowFile
 from tests.cli.studies import a_round, alone, create, facts, interleaved
 
 PATIENCE_S = 60
@@ -145,6 +146,33 @@ def test_it_follows_a_study_while_it_is_written(states: States, tmp_path: Path) 
         assert "not yet warm" in third["events"][0]
         writer.finish()
     assert look()["state"] == "finished"
+
+
+def test_it_shows_the_round_that_is_running(
+    states: States, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("concbench.store.now.STALE_S", 10.0 * PATIENCE_S)  # however slow it is here
+    folder = tmp_path / "home"
+    now = NowFile(folder)
+    said = {"cell": "a.50.c4", "phase": "measured", "elapsed_s": 3.0, "in_flight": 8, "ended": 1}
+    said |= {"asked": 9, "client_tok_per_s": 412.0, "signs": ["stalled: no byte for 3 s"] * 20}
+    with create(folder, {"a": {}}, command="burst") as writer:
+        look = states(folder)
+        assert look()["running"] is None
+        now.write(said)
+        running = look()["running"]
+        assert (running["cell"], running["in_flight"], running["asked"]) == ("a.50.c4", 8, 9)
+        assert running["client_tok_per_s"] == 412.0
+        assert running["left_s"] is None
+        assert 1 <= len(running["signs"]) <= 8
+        now.write({**said, "cell": HOSTILE[:200]})
+        assert not any(mark in look()["running"]["cell"] for mark in "\n\u202e\u200b\x1b\x07")
+        now.write({**said, "in_flight": "many"})
+        assert look()["running"] is None
+        now.write(said)
+        writer.finish()
+    assert look()["running"] is None
+    now.close()
 
 
 def test_a_writer_at_full_speed_is_never_in_the_way(states: States, tmp_path: Path) -> None:

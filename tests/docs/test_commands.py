@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -297,3 +298,12 @@ def test_what_is_not_run_says_why() -> None:
     assert reason_not_to_run(["burst", "x", "--levels", "1,64"]) is None
     skipped = [one for one in ALL if reason_not_to_run(one.words)]
     assert 0 < len(skipped) < len(ALL) / 2 + 1
+
+
+def test_the_plan_that_a_guide_prints_is_the_example_that_it_names() -> None:
+    page = (ROOT / "docs" / "guides" / "matrix-overnight.md").read_text(encoding="utf-8")
+    assert "This is `examples/overnight.toml`." in page
+    printed = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert printed is not None
+    example = (ROOT / "examples" / "overnight.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(printed[1]) == tomllib.loads(example)

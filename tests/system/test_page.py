@@ -3,105 +3,16 @@
 import io
 import json
 import re
-import shutil
-from dataclasses import dataclass, field
 
 import pytest
 
-from concbench.report.html import write_html
 from concbench.report.png import write_pngs
-from tests.report.conftest import HOSTILE, burst, comparison
 from tests.report.synthetic import Engine
 from tests.report.test_figures import judged
-from tests.report.test_html import hostile
+from tests.system.browsing import MARKS, WAIT_MS, draw_all
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-    # Playwright's own event loop is closed by its process, after the tests.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-ARGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-WAIT_MS = 60_000
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=CHROMIUM, args=list(ARGS))
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """The pages of a sweep, a comparison and a hostile study, as files."""
-    folder = tmp_path_factory.mktemp("pages")
-    result, exhibits = judged([Engine("a", slots=8), Engine("b")], (256, 512), (1, 2, 4, 16))
-    bad, bad_exhibits = judged([Engine(HOSTILE), Engine("b")], (256, 512), (1, 2), rounds=2)
-    made = {
-        "sweep": (result, exhibits),
-        "burst": (burst(), ()),
-        "comparison": (comparison(), ()),
-        "hostile": (hostile(), ()),
-        "hostile-sweep": (bad, bad_exhibits),
-    }
-    for name, (one, shown) in made.items():
-        write_html(one, folder / f"{name}.html", shown)
-    return folder
-
-
-@dataclass
-class Opened:
-    """A page with what it complained about and asked for."""
-
-    page: object
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def opened(browser, pages):
-    contexts = []
-
-    def open_page(name, width=1280, scheme="light"):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
-        )
-        contexts.append(context)
-        context.set_default_timeout(WAIT_MS)
-        made = Opened(context.new_page())
-        made.page.on("console", lambda message: made.said.append(message.text))
-        made.page.on("pageerror", lambda error: made.said.append(str(error)))
-        made.page.on("dialog", lambda dialog: (made.said.append("dialog"), dialog.dismiss()))
-        made.page.on("request", lambda request: made.asked.append(request.url))
-        made.page.goto((pages / f"{name}.html").as_uri())
-        made.page.wait_for_selector("[data-drawn]", state="attached")
-        return made
-
-    yield open_page
-    for context in contexts:
-        context.close()
-
-
-def draw_all(page):
-    """Scroll to every plot and wait until it is drawn; return their number."""
-    keys = page.eval_on_selector_all("[data-figure]", "all => all.map(p => p.dataset.figure)")
-    for key in keys:
-        page.locator(f"#plot-{key}").scroll_into_view_if_needed()
-        page.wait_for_selector(f"#plot-{key}[data-drawn] svg.main-svg", state="attached")
-    return len(keys)
+pytestmark = MARKS
 
 
 @pytest.mark.parametrize("name", ["sweep", "burst", "comparison", "hostile", "hostile-sweep"])

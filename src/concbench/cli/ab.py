@@ -35,6 +35,8 @@ MOST_PAIRS = LOOKS[-1]
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `ab`."""
+    # So that an option may stand between the names.
+    parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
     parser.add_argument(
         "sides",
         nargs="*",
@@ -235,6 +237,7 @@ def hooks_of(
         look=look,
         on_pair=on_pair,
         say=display.line,
+        on_look=study.looking(display.look),
     )
 
 

@@ -50,7 +50,8 @@ def run(args: Namespace) -> int:
 
             with lane_session(args, study, target, display, max(levels)) as session:
                 asked = burst_options(args, study.seed, prompts)
-                campaign = burst(session, asked, on_round, study.writer.discard, display.now)
+                look = study.looking(display.look)
+                campaign = burst(session, asked, on_round, study.writer.discard, display.now, look)
         return conclude(args, study, campaign.ended_by, interrupted=campaign.interrupted)
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `compare`."""
+    # So that an option may stand between the names.
+    parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
     parser.add_argument(
         "studies",
         nargs="*",

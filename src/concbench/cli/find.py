@@ -182,7 +182,8 @@ def _search(
         asked = sustain_options(args, study.seed, prompts)
         if final:
             asked = replace(asked, rounds=args.confirm)
-        campaign = sustain(session, asked, on_round, display.look, display.say, done=done)
+        look = study.looking(display.look)
+        campaign = sustain(session, asked, on_round, look, display.say, done=done)
         for cell, why in campaign.ended_by.items():
             study.writer.note("ended_by", {"cell": cell, "ended_by": why})
         if campaign.interrupted:

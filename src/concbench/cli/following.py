@@ -38,10 +38,12 @@ from concbench.report.following import (
     StudyState,
     cell_line,
     left_s,
+    running_line,
 )
 from concbench.report.inert import inert
 from concbench.result import Result
 from concbench.store.log import LOG_NAME
+from concbench.store.now import read_now
 from concbench.store.read import RoundInfo, StudyReader, open_study
 
 JUDGE_SHARE = 20
@@ -150,7 +152,7 @@ class Follower:
             version, state = self._version(), study_state(reader)
             self._judge.look(version, len(lines), running=state == "running")
             judge = self._judge
-            return follow_state(
+            now = follow_state(
                 reader,
                 lines,
                 study=self.name,
@@ -161,6 +163,10 @@ class Follower:
                 judge_error=judge.error,
                 studies=studies,
             )
+            if state != "running":
+                return now
+            running = running_line(read_now(self.folder))
+            return msgspec.structs.replace(now, running=running)
 
     def report(self) -> bytes | None:
         """Return the page of the last judgement, or None before the first."""

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from concbench.cli.arising import Arising, doubt_text, rate_text
+from concbench.cli.nowlines import NowLines
 from concbench.domain import Round, TargetFacts
 from concbench.measure.watch import Snapshot
 
@@ -23,10 +24,12 @@ class StatusLine:
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._live: Live | None = None
+        self._lines: NowLines | None = None
         self.quiet = quiet
 
     def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
+            self._lines = NowLines(sys.stderr)
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
         return self
@@ -39,6 +42,13 @@ class StatusLine:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._lines is not None:
+            self._lines.close()
+
+    def look(self, now: Snapshot) -> None:
+        """Show how a round goes while it goes; nothing where there is no terminal."""
+        if self._lines is not None:
+            self._lines.show(snapshot_line(now))
 
     def say(self, text: str) -> None:
         """Say what goes on."""
@@ -65,11 +75,12 @@ class LiveDisplay(StatusLine):
 
     def look(self, now: Snapshot) -> None:
         """Show a snapshot; where there is no terminal, each 10 s."""
-        if self.quiet:
+        if self.quiet or self._live is not None:
+            super().look(now)
             return
         if now.elapsed_s < self._next_line_s - LINE_EVERY_S:
             self._next_line_s = 0.0  # another round began
-        if self._live is None and now.elapsed_s < self._next_line_s:
+        if now.elapsed_s < self._next_line_s:
             return
         self._next_line_s = now.elapsed_s - now.elapsed_s % LINE_EVERY_S + LINE_EVERY_S
         self.say(snapshot_line(now))
@@ -90,13 +101,19 @@ class LiveDisplay(StatusLine):
 
 
 def snapshot_line(now: Snapshot) -> str:
-    """Return a snapshot as one line; what is not known is left out."""
+    """Return a snapshot as one line; what is not known is left out, signs of doubts come last."""
+    return " · ".join([*snapshot_parts(now), *(f"! {sign}" for sign in now.signs)])
+
+
+def snapshot_parts(now: Snapshot) -> list[str]:
+    """Return what a snapshot tells, the parts of a line; what is not known is left out."""
     rates = [
         f"{name} {value:,.0f} tok/s"
         for name, value in (("client", now.client_tok_per_s), ("server", now.server_tok_per_s))
         if value is not None
     ]
-    parts = [f"{now.elapsed_s:.0f} s", f"{now.in_flight} in flight", f"{now.ended} ended"]
+    of = "" if now.asked is None else f" of {now.asked}"
+    parts = [f"{now.elapsed_s:.0f} s", f"{now.in_flight} in flight", f"{now.ended}{of} ended"]
     if now.running is not None:
         waiting = f" + {now.waiting:.0f} waiting" if now.waiting else ""
         parts.append(f"{now.running:.0f} running on the server{waiting}")
@@ -105,5 +122,7 @@ def snapshot_line(now: Snapshot) -> str:
         parts.append(f"± {100 * now.half_width:.2g} %")
     elif not now.steady:
         parts.append("ramp")
-    parts.append(f"at most {now.left_s:.0f} s left")
-    return " · ".join(parts)
+    if now.left_s is not None:
+        limit = "about" if now.asked is not None else "at most"
+        parts.append(f"{limit} {now.left_s:.0f} s left")
+    return parts

@@ -100,6 +100,11 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit as end:
+        # Rich ends the process with 1 where nobody reads any more, which is no failure.
+        if isinstance(end.__context__, BrokenPipeError):
+            return 0
+        raise
 
 
 def _dispatch(words: list[str]) -> int:

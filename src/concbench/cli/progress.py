@@ -15,7 +15,10 @@ from rich.text import Text
 
 from concbench.analyse.study import COMPANIONS
 from concbench.cli.arising import Arising, doubt_text, level_text, rate_text
+from concbench.cli.live import snapshot_parts
+from concbench.cli.nowlines import NowLines
 from concbench.domain import Round, TargetFacts
+from concbench.measure.watch import Snapshot
 
 SHOWN_DOUBTS = 5
 """So many of the last doubts stand under the board; all are told again at the end."""
@@ -33,7 +36,10 @@ class _Level:
 
 
 class Display:
-    """A board that changes between rounds only: drawing during a round would disturb it.
+    """A board that is drawn between rounds only: drawing takes milliseconds of the load's loop.
+
+    While a round runs its last two lines alone are written over: how it goes, and first signs of
+    doubts.
 
     `levels` are the rows it starts with, in concurrency; others are added as they come.
     """
@@ -53,6 +59,7 @@ class Display:
         self._levels = {f"N = {level}": _Level() for level in levels}
         self._arising = Arising()
         self._doubts: list[str] = []
+        self._lines: NowLines | None = None
         self.quiet = quiet
 
     def __enter__(self) -> Display:
@@ -60,6 +67,7 @@ class Display:
             self._live = Live(
                 self.board(), console=self._console, auto_refresh=False, transient=True
             )
+            self._lines = NowLines(sys.stderr)
             self._live.start(refresh=True)
         return self
 
@@ -71,6 +79,14 @@ class Display:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._lines is not None:
+            self._lines.close()
+
+    def look(self, now: Snapshot) -> None:
+        """Show how a round goes while it goes; nothing where there is no board."""
+        if self._lines is not None:
+            signs = "  ".join(f"! {sign} (so far)" for sign in now.signs)
+            self._lines.show(" · ".join(snapshot_parts(now)), signs)
 
     def say(self, text: str) -> None:
         """Say what goes on; a line where there is no board."""
@@ -124,7 +140,7 @@ class Display:
         level.doubts += tuple(codes)
 
     def board(self) -> Group:
-        """Return what a terminal shows: the bar, a row a level, the last doubts."""
+        """Return what a terminal shows: bar, levels, last doubts, two lines to write over."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name in ("level", "rounds", "ok", "last round", "doubts so far"):
             table.add_column(name, justify="left" if name == "doubts so far" else "right")
@@ -133,7 +149,7 @@ class Display:
             doubts = Text(", ".join(level.doubts))
             table.add_row(name, str(level.rounds), answered, level.rate, doubts)
         lines = [Text(text, overflow="ellipsis") for text in self._doubts[-SHOWN_DOUBTS:]]
-        return Group(self._bar, table, *lines)
+        return Group(self._bar, table, *lines, Text(), Text())
 
     def _draw(self) -> None:
         if self._live is not None:

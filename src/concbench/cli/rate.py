@@ -97,7 +97,7 @@ def run(args: Namespace) -> int:
                 display.finished(finished, study.facts.get(finished.cell.lane))
 
             with lane_session(args, study, target, display, EMBEDDED_SLOTS) as session:
-                campaign = rate(session, asked, on_round, display.look, display.say)
+                campaign = rate(session, asked, on_round, study.looking(display.look), display.say)
         return conclude(args, study, campaign.ended_by, interrupted=campaign.interrupted)
 
 

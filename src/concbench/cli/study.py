@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,13 @@ from concbench.clock import folder_stamp, utc_stamp
 from concbench.domain import Round, TargetFacts, to_builtins
 from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
+from concbench.measure.watch import OnLook, Snapshot
 from concbench.observe.host import machine
 from concbench.plan.levels import parse_slo
 from concbench.report.html import write_html
 from concbench.report.terminal import render
 from concbench.result import Result, to_json
+from concbench.store.now import NowFile
 from concbench.store.read import RoundInfo, StudyReader, open_study
 from concbench.store.write import Study, StudyWriter
 
@@ -48,6 +50,9 @@ ASKED = {
     "rate": ("duration", "drain_s", "slo", "trace", "warmup", *LIMITS, "reset_cache"),
 }
 """Options of a command that its cells do not tell, and that measuring it again needs."""
+
+SAID_EVERY_S = 0.9
+"""How often it is said what is running: looks come each half second, so each second one."""
 
 LARGEST_SEED = 1 << 53
 """Seeds stay below this so that every JSON reader keeps them whole."""
@@ -63,11 +68,27 @@ class OpenStudy:
     facts: dict[str, TargetFacts] = field(default_factory=dict)
     written: int = 0
     closed: bool = False
+    now: NowFile = field(init=False)
+    _said_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.now = NowFile(self.folder)
 
     def keep(self, finished: Round) -> None:
         """Store a round."""
         self.writer.write_round(finished)
         self.written += 1
+
+    def looking(self, show: OnLook) -> OnLook:
+        """Return what shows a snapshot and, once a second, leaves it for who watches."""
+
+        def look(now: Snapshot) -> None:
+            show(now)
+            if not 0 <= now.elapsed_s - self._said_s < SAID_EVERY_S:
+                self._said_s = now.elapsed_s
+                self.now.write(asdict(now))
+
+        return look
 
 
 @contextmanager
@@ -106,6 +127,8 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
         if not study.written:
             _remove(folder, existed=existed)
         raise
+    finally:
+        study.now.close()
 
 
 def _remove(folder: Path, *, existed: bool) -> None:

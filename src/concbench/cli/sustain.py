@@ -58,7 +58,9 @@ def run(args: Namespace) -> int:
 
             with lane_session(args, study, target, display, args.concurrency) as session:
                 asked = sustain_options(args, study.seed, prompts)
-                campaign = sustain(session, asked, on_round, display.look, display.say)
+                campaign = sustain(
+                    session, asked, on_round, study.looking(display.look), display.say
+                )
         return conclude(args, study, campaign.ended_by, interrupted=campaign.interrupted)
 
 

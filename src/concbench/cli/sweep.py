@@ -115,7 +115,7 @@ def run(args: Namespace) -> int:
         return _dry_run(args, todo, folder)
     _confirm(args, plan)
     with _study(args, todo, folder) as (study, state):
-        with SweepDisplay(state, quiet=args.quiet) as display:
+        with SweepDisplay(state, study.looking, quiet=args.quiet) as display:
 
             def on_round(finished: Round) -> None:
                 study.keep(finished)
@@ -239,9 +239,12 @@ def _study(
         writer.note(IDENTITY_NOTE, merged)
         if args.retry_failed:
             writer.note(RETRY_NOTE, {})
+        study = OpenStudy(folder, writer, plan.study.seed)
         reader = open_study(folder)
-        state = with_rates(standing_of(reader), reader)
-        yield OpenStudy(folder, writer, plan.study.seed), state
+        try:
+            yield study, with_rates(standing_of(reader), reader)
+        finally:
+            study.now.close()
 
 
 def _identity(todo: _Todo, facts: Mapping[str, Any]) -> dict[str, Any]:

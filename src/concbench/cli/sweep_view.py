@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from concbench.cli.live import StatusLine
 from concbench.domain import Round
 from concbench.measure.sweep_state import Standing
+from concbench.measure.watch import OnLook, Snapshot
 from concbench.plan.matrix import MatrixCell, guess_s, pace
 from concbench.plan.steps import Step
 
 
 class SweepDisplay(StatusLine):
-    """What a sweep shows, between rounds only: what is under way, and each measured round."""
+    """What a sweep shows: what is under way, and each measured round.
 
-    def __init__(self, state: Standing, *, quiet: bool) -> None:
+    `leave` turns what shows a snapshot into what also leaves it for who watches.
+    """
+
+    def __init__(
+        self, state: Standing, leave: Callable[[OnLook], OnLook] = lambda show: show, *, quiet: bool
+    ) -> None:
         super().__init__(quiet=quiet)
         self._state = state
         self._doing = ""
+        self._look = leave(super().look)
+
+    def look(self, now: Snapshot) -> None:
+        """Show how the round goes, and leave it for who watches."""
+        self._look(now)
 
     def begin(self, step: Step, left: Sequence[Step]) -> None:
         """Show which round begins and how long those of this group will take."""

@@ -274,7 +274,10 @@ class _Duel:
             file_prompts=options.file_prompts,
             reset_cache=options.reset_cache,
         )
-        return _RunRecorder(session, asking, self.campaign, self.hooks.on_round, self.count)
+        hooks = self.hooks
+        return _RunRecorder(
+            session, asking, self.campaign, hooks.on_round, self.count, hooks.on_look
+        )
 
     def cells(self, side: Side) -> list[Cell]:
         """Return a side's cells, each known to the campaign."""

@@ -12,6 +12,7 @@ from concbench.domain import Round
 from concbench.errors import TargetError
 from concbench.measure.campaign import OnDiscard, OnRound, OnSay
 from concbench.measure.session import Session
+from concbench.measure.watch import OnLook
 from concbench.plan.order import Letter
 from concbench.plan.prompts import Prompt
 from concbench.result import VerdictResult
@@ -74,7 +75,8 @@ class AbHooks:
     """What a comparison tells: rounds and notes to be stored, and what is to be shown.
 
     `look` judges what was stored so far. `on_pair(pairs, verdicts)` follows each complete pair,
-    `on_lane(session)` whenever a lane was reached, or stopped and told its end.
+    `on_lane(session)` whenever a lane was reached, or stopped and told its end, and
+    `on_look(snapshot)` comes twice a second while a round runs.
     """
 
     on_round: OnRound
@@ -85,6 +87,7 @@ class AbHooks:
     look: Callable[[], Sequence[VerdictResult]]
     on_pair: Callable[[int, Sequence[VerdictResult]], None]
     say: OnSay
+    on_look: OnLook | None = None
 
 
 @dataclass(slots=True)

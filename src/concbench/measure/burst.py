@@ -24,6 +24,7 @@ from concbench.measure.campaign import (
 )
 from concbench.measure.companions import after_idle, half_cell, half_round
 from concbench.measure.session import Session
+from concbench.measure.watch import OnLook
 from concbench.plan.output import auto_output_tokens
 from concbench.plan.prompts import Prompt
 
@@ -82,17 +83,18 @@ def burst(
     on_round: OnRound,
     on_discard: OnDiscard,
     on_say: OnSay = lambda _: None,
+    on_look: OnLook | None = None,
 ) -> Campaign:
     """Measure every level; `on_round` is given each finished round and must store it.
 
-    `on_say` is told what begins, between rounds only.
+    `on_say` is told what begins, between rounds only; `on_look` twice a second how a round goes.
 
     A signal ends the campaign early: what was measured is in the result, marked. Raises
     PromptTooLong when prompt and answer are known not to fit the context, UsageError where the
     engine cannot empty its prompt cache and should.
     """
     campaign = Campaign()
-    recorder = Recorder(session, options.asking, campaign, on_round)
+    recorder = Recorder(session, options.asking, campaign, on_round, on_look=on_look)
     recorder.check_context(options.output_tok)
     if options.reset_cache:
         check_reset(session)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import msgspec
 
@@ -20,6 +20,7 @@ from concbench.errors import NotReady, PromptTooLong, UsageError
 from concbench.load.generator import LoadPlan, RawRound
 from concbench.load.script import Once, Script
 from concbench.measure.digest import digest
+from concbench.measure.glance import Glance
 from concbench.measure.interrupts import Insisted, held
 from concbench.measure.observed import live, mark, samples
 from concbench.measure.requests import render_all
@@ -32,6 +33,7 @@ from concbench.measure.silence import (
     Runaway,
     Silence,
 )
+from concbench.measure.watch import OnLook
 from concbench.plan.prompts import Prompt, prompts_sha256
 from concbench.plan.splitmix import derive
 from concbench.serve.http import parse_json
@@ -145,13 +147,17 @@ def without_key(parsed: Round, key: str | None) -> Round:
 
 @dataclass(slots=True)
 class Recorder:
-    """Runs single rounds and hands each on, once it is digested, to be stored."""
+    """Runs single rounds and hands each on, once it is digested, to be stored.
+
+    `on_look` is told twice a second how a burst goes, while it goes: it must cost nearly nothing.
+    """
 
     session: Session
     asking: Asking
     campaign: Campaign
     on_round: OnRound
     count: int = 0
+    on_look: OnLook | None = None
     patience: Patience = field(init=False)
 
     def __post_init__(self) -> None:
@@ -196,9 +202,17 @@ class Recorder:
         prompts = self.prompts(n or cell.concurrency, seed, prompt_tok)
         outgoing = render_all(self.session.ask, prompts, [output_tok] * len(prompts), self.tag())
         plan = self.plan([Once(request) for request in outgoing])
+        if self.on_look is not None:
+            plan = replace(plan, on_tick=self._glance(cell, phase, len(prompts), output_tok).tick)
         workload = self.workload("burst", output_tok, seed, prompts, prompt_tok)
         guard = self.guard(len(prompts), workload.prompt_tokens, [output_tok] * len(prompts))
         return self.record(cell, phase, plan, lambda _: (workload, prompts), index, guard=guard)
+
+    def _glance(self, cell: Cell, phase: RoundPhase, n: int, output_tok: int) -> Glance:
+        session = self.session
+        assert self.on_look is not None
+        asked, bytes_per_tok = (n, n * output_tok), session.bytes_per_tok
+        return Glance(cell, phase, asked, bytes_per_tok, lambda: live(session), self.on_look)
 
     def plan(self, scripts: Sequence[Script]) -> LoadPlan:
         """Return the load plan of some scripts, with what the session fixes."""

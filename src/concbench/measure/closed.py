@@ -96,7 +96,7 @@ def sustain(
     PromptTooLong and UsageError before anything is measured.
     """
     campaign = Campaign()
-    recorder = Recorder(session, options.asking, campaign, on_round, done)
+    recorder = Recorder(session, options.asking, campaign, on_round, done, on_look=on_look)
     recorder.check_context(options.output_tok)
     if options.reset_cache:
         check_reset(session)
@@ -174,7 +174,7 @@ def _loop(
     on_say("preparing prompts")
     request_s = max(1e-3, session.prefill_ns / 1e9 + output_tok * step_s)
     pool.prepare(n + math.ceil(SPARE * n * limits.max_s / request_s), PREPARE_S)
-    watch = Watch(n, limits, session.bytes_per_tok, lambda: live(session), on_look)
+    watch = Watch(n, limits, session.bytes_per_tok, lambda: live(session), on_look, cell.cell)
     loop = ClosedLoop(n, max(1, int(step_s * 1e9)), pool.take, pool.left, watch)
 
     def stop_when(progress: Progress) -> bool:

@@ -25,6 +25,7 @@ from concbench.measure.campaign import (
 )
 from concbench.measure.observed import live
 from concbench.measure.session import Session
+from concbench.measure.signs import Signs
 from concbench.measure.watch import SHOW_EVERY_NS, OnLook, Snapshot
 from concbench.plan.prompts import Prompt
 from concbench.plan.schedule import constant, poisson
@@ -109,7 +110,7 @@ def rate(
     PromptTooLong and UsageError before anything is measured.
     """
     campaign = Campaign(output_tok=options.output_tok or OUTPUT_TOK)
-    recorder = Recorder(session, options.asking, campaign, on_round, done)
+    recorder = Recorder(session, options.asking, campaign, on_round, done, on_look=on_look)
     _check(recorder, options)
     cell = campaign.add(cell_of(session, options))
     with until_signal(recorder):
@@ -204,7 +205,7 @@ def _round(recorder: Recorder, cell: Cell, options: RateOptions, on_look: OnLook
     plan = replace(
         recorder.plan([arrivals.worker() for _ in range(pool)]),
         arrivals=arrivals,
-        on_tick=_shown(session, end_ns, on_look),
+        on_tick=_shown(session, cell.cell, end_ns, on_look),
         stop_when=lambda progress: progress.elapsed_ns >= end_ns,
     )
     lengths = _all_lengths(recorder, options, len(dues))
@@ -236,12 +237,13 @@ def _requests(
     return prompts, outgoing
 
 
-def _shown(session: Session, end_ns: int, on_look: OnLook) -> Callable[[Progress], None]:
+def _shown(session: Session, cell: str, end_ns: int, on_look: OnLook) -> Callable[[Progress], None]:
     """Return what tells the display, twice a second."""
-    shown_ns = 0
+    shown_ns, signs = 0, Signs(None)
 
     def on_tick(progress: Progress) -> None:
         nonlocal shown_ns
+        signs.tick(progress.elapsed_ns)
         if progress.elapsed_ns - shown_ns < SHOW_EVERY_NS:
             return
         shown_ns = progress.elapsed_ns
@@ -258,6 +260,8 @@ def _shown(session: Session, end_ns: int, on_look: OnLook) -> Callable[[Progress
                 server_tok_per_s=None if view is None else view.generated_tok_per_s,
                 half_width=None,
                 steady=True,
+                cell=cell,
+                signs=signs.look(progress, view),
             )
         )
 

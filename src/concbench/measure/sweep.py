@@ -17,6 +17,7 @@ from concbench.measure.sweep_ceiling import measure_ceiling
 from concbench.measure.sweep_cells import Bench, LinkSwitch, Stopped
 from concbench.measure.sweep_rig import LaneDown, Rig, RigOptions, free_bytes
 from concbench.measure.sweep_state import Standing
+from concbench.measure.watch import Snapshot
 from concbench.plan.matrix import MatrixCell, Variant, variants
 from concbench.plan.model import Plan
 from concbench.plan.prompts import Prompt
@@ -38,6 +39,10 @@ class Watching(Protocol):
 
     def say(self, text: str) -> None:
         """Say what goes on."""
+        ...
+
+    def look(self, now: Snapshot) -> None:
+        """Show how the round that is running goes: twice a second, and it must cost nothing."""
         ...
 
 

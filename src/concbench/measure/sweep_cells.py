@@ -91,7 +91,7 @@ class Bench:
             return known[1]
         self.watching.say(f"starting {rig.name}")
         session = rig.open()
-        recorder = SweepRecorder.of(rig, session, self.on_round)
+        recorder = SweepRecorder.of(rig, session, self.on_round, self.watching.look)
         self._recorders[rig.name] = (rig.starts, recorder)
         self._met(rig)
         if (rig.name, link) not in self.state.listed:

@@ -16,6 +16,7 @@ from concbench.measure.campaign import Asking, Campaign, Recorder
 from concbench.measure.observed import live
 from concbench.measure.session import Session
 from concbench.measure.sweep_rig import Rig
+from concbench.measure.watch import OnLook
 from concbench.observe.observer import LiveView
 from concbench.plan.model import Plan
 from concbench.plan.prompts import Prompt
@@ -86,14 +87,21 @@ class SweepRecorder(Recorder):
     silence: Silence = field(default_factory=lambda: Silence(LEAST_HANG_S, lambda: None))
 
     @classmethod
-    def of(cls, rig: Rig, session: Session, store: Callable[[Round], None]) -> SweepRecorder:
+    def of(
+        cls,
+        rig: Rig,
+        session: Session,
+        store: Callable[[Round], None],
+        on_look: OnLook | None = None,
+    ) -> SweepRecorder:
         """Return the recorder of a lane that is up. `store` is given every round."""
 
         def on_round(done: Round) -> None:
             bad = done.outcome != "measured" and not done.interrupted
             store(msgspec.structs.replace(done, phase="discarded") if bad else done)
 
-        return cls(session, asking_of(rig.options.plan, 1, 0), Campaign(), on_round, rig=rig)
+        asking = asking_of(rig.options.plan, 1, 0)
+        return cls(session, asking, Campaign(), on_round, on_look=on_look, rig=rig)
 
     def next_seed(self) -> int:
         """Return the seed that the sweep chose for this round."""

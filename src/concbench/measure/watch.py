@@ -16,6 +16,7 @@ import numpy as np
 from concbench.analyse.stopping import Continue, LoopSoFar, StopRule, decide
 from concbench.load.generator import Progress
 from concbench.load.script import Done
+from concbench.measure.signs import Signs
 from concbench.measure.silence import STALL_S, Silence
 from concbench.observe.observer import LiveView
 
@@ -31,11 +32,13 @@ SHOW_EVERY_NS = 500_000_000
 class Snapshot:
     """What a display may show. Rates are of the last 2 s; None where it is not known.
 
-    `half_width` is a share of the steady rate. `steady` says whether the ramp is over.
+    `half_width` is a share of the steady rate. `steady` says whether the ramp is over. A round that
+    ends by itself (a burst) has `asked` requests, and `left_s` is then an estimate, not a limit.
+    `signs` are what may become doubts.
     """
 
     elapsed_s: float
-    left_s: float
+    left_s: float | None
     in_flight: int
     ended: int
     running: float | None
@@ -44,6 +47,10 @@ class Snapshot:
     server_tok_per_s: float | None
     half_width: float | None
     steady: bool
+    cell: str = ""
+    phase: str = "measured"
+    asked: int | None = None
+    signs: tuple[str, ...] = ()
 
 
 OnLook = Callable[[Snapshot], None]
@@ -69,12 +76,15 @@ class Watch:
         bytes_per_tok: float,
         live: Callable[[], LiveView | None] = lambda: None,
         on_look: OnLook = lambda _: None,
+        cell: str = "",
     ) -> None:
         self._workers = workers
         self._limits = limits
         self._bytes_per_tok = bytes_per_tok
         self._live = live
         self._on_look = on_look
+        self._cell = cell
+        self._signs = Signs(workers)
         self._finished: Counter[int] = Counter()
         self._twice = 0
         self._requests = 0
@@ -162,6 +172,7 @@ class Watch:
 
     def _show(self, progress: Progress, *, steady: bool) -> None:
         now = progress.elapsed_ns
+        self._signs.tick(now)
         self._recent.append((now, progress.received_bytes))
         while len(self._recent) > 2 and now - self._recent[1][0] >= SHOWN_OVER_NS:
             self._recent.pop(0)
@@ -184,5 +195,7 @@ class Watch:
                 server_tok_per_s=None if view is None else view.generated_tok_per_s,
                 half_width=self.half_width,
                 steady=steady,
+                cell=self._cell,
+                signs=self._signs.look(progress, view),
             )
         )

@@ -18,6 +18,10 @@ from concbench.result import CellResult, Result
 
 Kind = Literal["decode", "prefill"]
 
+HEAT = [[0, "#fff1b0"], [1, "#8abde6"]]
+"""Low to high. Yellow to blue is what colour-blind eyes tell apart, and every step is light enough
+for the dark grey in which the numbers stand on it."""
+
 
 def _by_lane(series: Sequence[SeriesView]) -> dict[str, list[SeriesView]]:
     """Return the series of each lane (and link), contexts ascending."""
@@ -80,7 +84,7 @@ def _grid(lane: str, series: Sequence[SeriesView]) -> Panel:
         "text": texts,
         "texttemplate": "%{text}",
         "hovertemplate": f"{heading} = %{{x}}, %{{y}} tokens: %{{text}} tok/s<extra></extra>",
-        "colorscale": "Cividis",
+        "colorscale": HEAT,
         "xgap": 2,
         "ygap": 2,
         "meta": {"colour": 0},

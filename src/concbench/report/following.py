@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from concbench.analyse.estimate import mean_estimate
@@ -23,6 +24,7 @@ StudyState = Literal["running", "finished", "interrupted", "stopped"]
 """`stopped`: nobody writes into it, and neither an end nor a signal is on record."""
 
 LAST_ROUNDS = 20
+MOST_SIGNS = 8
 _TEMPLATES = resources.files("concbench.report") / "templates"
 _STYLE_PLACE, _SCRIPT_PLACE = "/* style */", "/* script */"
 
@@ -70,6 +72,44 @@ class CellLine(Struct, frozen=True, kw_only=True):
     outcome: str
 
 
+class RunningLine(Struct, frozen=True, kw_only=True):
+    """The round that is running, as its process last said; None is what it does not know.
+
+    Rates in tok/s over the last 2 s. `left_s` is a limit where `asked` is None, else an estimate.
+    `signs` are what may become doubts, `half_width` a share.
+    """
+
+    cell: str
+    phase: str
+    elapsed_s: float
+    in_flight: int
+    ended: int
+    left_s: float | None = None
+    asked: int | None = None
+    running: float | None = None
+    waiting: float | None = None
+    client_tok_per_s: float | None = None
+    server_tok_per_s: float | None = None
+    half_width: float | None = None
+    signs: list[str] = []
+
+
+def running_line(said: Mapping[str, Any] | None) -> RunningLine | None:
+    """Return what a process said is running, made harmless; None where it makes no sense."""
+    if said is None:
+        return None
+    try:
+        line = msgspec.convert(said, RunningLine)
+    except msgspec.ValidationError:
+        return None
+    return msgspec.structs.replace(
+        line,
+        cell=inert(line.cell, 120),
+        phase=inert(line.phase, 20),
+        signs=[inert(sign, 200) for sign in line.signs[:MOST_SIGNS]],
+    )
+
+
 class DoubtLine(Struct, frozen=True, kw_only=True):
     """A doubt as it is shown."""
 
@@ -112,6 +152,7 @@ class FollowState(Struct, frozen=True, kw_only=True):
     judging: bool = False
     judge_error: str = ""
     studies: list[str] = []
+    running: RunningLine | None = None
 
 
 def cell_line(cell: Cell, rounds: Sequence[RoundLine]) -> CellLine:
@@ -172,11 +213,15 @@ def page() -> str:
 
 
 def page_policy() -> str:
-    """Return the page's content security policy: its own script alone, and its own origin."""
+    """Return the page's content security policy: its own script alone, and its own origin.
+
+    The icon is an empty `data:` address, so that no browser asks for one.
+    """
     digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     )
 
 

@@ -31,6 +31,7 @@ from concbench.store.files import (
     write_synced,
 )
 from concbench.store.log import LogAppender, read_log
+from concbench.store.now import NOW_NAME
 from concbench.store.parts import connect, part_path, write_parts
 from concbench.store.record import (
     ROUND_NAME,
@@ -48,7 +49,7 @@ from concbench.store.schema import PARTS
 
 _ROUND_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 # What a creation that was killed half-way may have left.
-_LEFTOVERS = {LOCK_NAME, f".{STUDY_NAME}.tmp"}
+_LEFTOVERS = {LOCK_NAME, NOW_NAME, f".{STUDY_NAME}.tmp"}
 
 
 class Study:

@@ -88,6 +88,24 @@
     }
   };
 
+  const running = (now) => {
+    at("running").hidden = at("signs").hidden = !now;
+    if (!now) return;
+    const of = now.asked === null ? "" : ` of ${now.asked}`;
+    const parts = [`${now.phase} for ${span(now.elapsed_s)}`, `${now.in_flight} in flight`, `${now.ended}${of} ended`];
+    if (now.running !== null) parts.push(`${now.running} running on the server${now.waiting ? ` + ${now.waiting} waiting` : ""}`);
+    if (now.client_tok_per_s !== null) parts.push(`client ${rate(now.client_tok_per_s)} tok/s`);
+    if (now.server_tok_per_s !== null) parts.push(`server ${rate(now.server_tok_per_s)} tok/s`);
+    if (now.half_width !== null) parts.push(`± ${(100 * now.half_width).toPrecision(2)} %`);
+    if (now.left_s !== null) parts.push(`${now.asked === null ? "at most" : "about"} ${span(now.left_s)} left`);
+    at("running").replaceChildren(node("bdi", now.cell, "code"), " ", parts.join(" · "));
+    at("signs").replaceChildren(...now.signs.map((text) => {
+      const line = node("li", undefined, "warning");
+      line.append(node("bdi", `${text} (so far)`));
+      return line;
+    }));
+  };
+
   const judged = (state) => {
     const found = state.judged;
     at("sentence").textContent = found && found.sentence ? found.sentence
@@ -116,6 +134,7 @@
     document.title = `${state.state}: ${state.name}`;
     at("kicker").textContent = [state.command, state.name, state.began_utc, ...state.lanes].join(" · ");
     progress(state);
+    running(state.running);
     judged(state);
     plot(state.cells);
     rows("cells", state.cells.map((cell) => row([

@@ -1,14 +1,14 @@
 "use strict";
 // How every plot looks, by theme. Data comes as colour indices and roles, never as colours.
 const Plots = (() => {
-  // Okabe and Ito's colours, chosen by theme for contrast against the paper.
-  const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B07800", "#3A97CF", "#000000"];
+  // After Okabe and Ito, chosen by theme: contrast against the paper, and apart for colour-blind eyes (tested).
+  const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#663311", "#3A97CF", "#000000"];
   const DARK = ["#56B4E9", "#E69F00", "#2BC49A", "#E3A0C5", "#F0E442", "#FF8A4C", "#FFFFFF"];
 
   const look = (dark) => dark
     ? { palette: DARK, ink: "#d3d9e0", rule: "#2f3741", quiet: "#8f9aa6", paper: "#14171b", panel: "#1c2127",
         roles: { window: "rgba(86,180,233,.16)", crossover: "rgba(240,228,66,.16)" } }
-    : { palette: LIGHT, ink: "#30363d", rule: "#e3e7ec", quiet: "#7d8791", paper: "#ffffff", panel: "#ffffff",
+    : { palette: LIGHT, ink: "#30363d", rule: "#e3e7ec", quiet: "#59636e", paper: "#ffffff", panel: "#ffffff",
         roles: { window: "rgba(0,114,178,.10)", crossover: "rgba(230,159,0,.20)" } };
 
   const traces = (panel, { palette, quiet }) => panel.data.map((trace) => {

@@ -44,7 +44,8 @@ def test_vllm_and_llamacpp_in_one_matrix(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = EXAMPLE.read_text().replace('"../.', f'"{HOME.absolute()}/.')
     (tmp_path / "plan.toml").write_text(text)
-    assert main(["sweep", "plan.toml", "--quiet", "--out", "s", "--json", "-"]) in (0, 4)
+    words = ["--together", "no", "--quiet", "--out", "s", "--json", "-"]
+    assert main(["sweep", "plan.toml", *words]) in (0, 4)
     result = json.loads(capsys.readouterr().out)
     assert marked() == []
     assert main(["report", "s"]) in (0, 4)

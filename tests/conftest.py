@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast inputs are made says something about the machine's load, nothing about the code.
+settings.register_profile("steady", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -108,7 +108,7 @@ PAYLOAD: dict[str, dict[str, Key]] = {
     "StepModel": {
         "a_ms": Key("a step without any sequence"),
         "b_ms": Key("what a sequence adds to a step"),
-        "c_ms_per_1000_tok": Key("what 1,000 resident tokens add to a step", unit="ms"),
+        "c_ms_per_1000_tok": Key("what 1,000 resident tokens add to a step"),
         "context_tok": Key("the only context that it holds for", "several were fitted"),
     },
     "HeldOut": {

@@ -18,6 +18,7 @@ class Key(NamedTuple):
 
 
 UNITS = {
+    "_ms_per_1000_tok": "ms per 1,000 tokens",
     "_gb_per_s": "Gbit/s",
     "_tok_per_s": "tok/s",
     "_rps": "requests/s",

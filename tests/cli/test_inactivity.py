@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from concbench.cli.ab import _options as ab_options
+from concbench.cli.ab import options_of as ab_options
 from concbench.cli.burst import burst_options
 from concbench.cli.main import command_parser, main
 from concbench.cli.rate import rate_options

@@ -12,7 +12,11 @@ import pytest
 
 from concbench import result
 from concbench.analyse import matrix_model
+from concbench.analyse.capacity import Capacity
+from concbench.analyse.ratecapacity import RateCapacity
 from concbench.analyse.severity import SEVERITY
+from concbench.analyse.speculation import Speculation
+from concbench.analyse.steptime import StepPrediction
 from concbench.cli.main import COMMANDS
 from concbench.domain import Estimate, Summary
 from concbench.measure.throughput import Throughput
@@ -80,6 +84,7 @@ def is_struct(hint: object) -> bool:
 
 def shown_structs() -> list[type[msgspec.Struct]]:
     more = [getattr(matrix_model, name) for name in ("Matrix", "AgainstRow")]
+    more += [Capacity, RateCapacity, StepPrediction, Speculation]
     return sorted(
         set().union(*(reachable(one) for one in [result.Result, *more, Throughput])),
         key=lambda struct: struct.__name__,

@@ -233,6 +233,7 @@ def watching(seed: int, folder: Path, out: Path) -> Run:
             )
         finally:
             killed(writer)
+            writer.communicate()
 
 
 def referring(seed: int, folder: Path) -> Run:

@@ -11,7 +11,7 @@ from concbench.analyse.exhibits import Exhibit
 from concbench.analyse.study import StudyFacts, exit_code, judge
 from concbench.cli import options
 from concbench.cli.capacity import DEFAULT_SLO, add_capacity, slo_text, think
-from concbench.cli.find_rate import rate_lines, search_rate
+from concbench.cli.find_rate import search_rate
 from concbench.cli.live import LiveDisplay
 from concbench.cli.loads import file_prompts, lane_session, plain, target_options
 from concbench.cli.rate import EMBEDDED_SLOTS, per_second
@@ -25,6 +25,7 @@ from concbench.plan.levels import Slo, parse_duration, parse_slo
 from concbench.plan.prompts import Prompt
 from concbench.plan.search import Search
 from concbench.report.capacity import series_lines
+from concbench.report.ratecapacity import rate_lines
 
 
 def add_arguments(parser: ArgumentParser) -> None:

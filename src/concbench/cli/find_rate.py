@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
 from dataclasses import replace
 
 from concbench import __version__
-from concbench.analyse.ratecapacity import RateCapacity, RateLevel, rate_level
+from concbench.analyse.ratecapacity import RateLevel, rate_level
 from concbench.analyse.study import StudyFacts, judge
 from concbench.cli.live import LiveDisplay
 from concbench.cli.study import OpenStudy
@@ -169,52 +168,3 @@ def level_of(study: OpenStudy, rounds: list[Round], slos: list[Slo]) -> RateLeve
     )
     result = judge(rounds, facts)
     return rate_level(result.cells[0], result.doubts, slos)
-
-
-def rate_lines(series: RateCapacity, think_s: float) -> Iterator[str]:
-    """Yield one series as lines: the answer first, then a line a rate."""
-    from concbench.report.inert import inert
-
-    parts = [inert(series.lane), inert(series.link or ""), f"{series.context_tok:,} tokens"]
-    yield f"{' · '.join(filter(None, parts))}: {rate_answer(series, think_s)}"
-    for level in series.levels:
-        yield f"  {level.rate_rps:<6g} req/s {_level_text(level)}"
-
-
-def rate_answer(series: RateCapacity, think_s: float) -> str:
-    """Return the capacity in requests a second in one sentence, with what bounds it."""
-    holding = next((e for e in series.levels if e.rate_rps == series.holds_rps), None)
-    if holding is None:
-        text = "no measured rate is shown to hold the objectives"
-    else:
-        noun = "round" if series.confirmed_rounds == 1 else "rounds"
-        text = f"{holding.rate_rps:g} requests a second hold the objectives"
-        text += f" over {series.confirmed_rounds} {noun}"
-        if holding.in_flight is not None:
-            text += f", {holding.in_flight:.1f} at once on average"
-        if think_s and holding.users is not None:
-            text += f", {holding.users:.0f} users who pause for {think_s:g} s"
-    if series.fails_rps is not None:
-        text += f"; {series.fails_rps:g} do not"
-    elif holding is not None:
-        text += "; no higher rate was shown to fail"
-    if series.open_rps:
-        text += f"; open at {', '.join(f'{rate:g}' for rate in series.open_rps)}"
-    return text
-
-
-def _level_text(level: RateLevel) -> str:
-    def number(value: float | None) -> str:
-        return "unknown" if value is None else f"{value:.4g}"
-
-    checks = "; ".join(
-        f"{each.slo} {number(each.value)} (bound {number(each.bound)}, limit {each.limit:g})"
-        for each in level.objectives
-    )
-    why = f": {level.why}" if level.why else ""
-    queue = level.state or "unknown"
-    noun = "round" if level.rounds == 1 else "rounds"
-    return (
-        f"{level.standing}{why} · queue {queue} · {level.requests} requests in {level.rounds} "
-        f"{noun} · {checks}"
-    )

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from concbench import __version__
 from concbench.errors import ConcbenchError, UsageError
+from concbench.store.interrupts import interrupts
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "try": ("try_", "burst on the embedded engine: the main job in one word"),
@@ -119,7 +120,8 @@ def _dispatch(words: list[str]) -> int:
         return int(import_module("concbench.reference.main").run(words[1:]))
     parsed = command_parser(words[0]).parse_args(words[1:])
     parsed.argv = words
-    return int(parsed.run(parsed))
+    with interrupts():
+        return int(parsed.run(parsed))
 
 
 def _one_line(error: ConcbenchError) -> str:

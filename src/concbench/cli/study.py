@@ -36,6 +36,7 @@ from concbench.plan.levels import parse_slo
 from concbench.report.html import write_html
 from concbench.report.terminal import render
 from concbench.result import Result, to_json
+from concbench.store.interrupts import interrupts
 from concbench.store.now import NowFile
 from concbench.store.read import RoundInfo, StudyReader, open_study
 from concbench.store.write import Study, StudyWriter
@@ -118,7 +119,8 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
         with writer:
             note_calibration(writer, args, facts)
             try:
-                yield study
+                with interrupts():
+                    yield study
             except KeyboardInterrupt:
                 if study.written and not study.closed:
                     writer.finish(interrupted=True)

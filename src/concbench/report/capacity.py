@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 from concbench.analyse.capacity import Capacity, LevelCapacity
+from concbench.analyse.ratecapacity import RateCapacity
 from concbench.plan.levels import Slo, parse_slo
 from concbench.report.inert import inert
+from concbench.report.objectives import STANDINGS, TEXT_LIMIT, headings, number, values
+from concbench.report.ratecapacity import rate_answer, rate_name, rate_table
 from concbench.report.view import PlainTable
-
-TEXT_LIMIT = 400
-UNITS = {"_ms": "ms", "_pct": "%", "": "tok/s"}
-STANDINGS = {"holds": "holds", "open": "open", "fails": "fails", "doubted": "nothing can be said"}
 
 
 def series_lines(series: Capacity, think_s: float) -> Iterator[str]:
@@ -55,13 +54,21 @@ def capacity_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]
     told = (payload or {}).get("capacity")
     if not told:
         return ()
-    title = "Levels against objectives"
-    found = _found(told)
+    levels, rates = _found(told)
     answers = capacity_answers(payload)
-    titles = [f"{title} · {text}" for text in answers] if len(found) > 1 else [title]
-    slos = parse_slo(str(told["slo"]))
-    pairs = zip(found, titles, strict=True)
-    return tuple(_table(series, name, slos, float(told["think_s"])) for series, name in pairs)
+    one = len(answers) == 1
+    slos, think_s = parse_slo(str(told["slo"])), float(told["think_s"])
+
+    def title(kind: str, place: int) -> str:
+        return f"{kind} against objectives" + ("" if one else f" · {answers[place]}")
+
+    return (
+        *(_table(each, title("Levels", n), slos, think_s) for n, each in enumerate(levels)),
+        *(
+            rate_table(each, title("Rates", n), slos, think_s)
+            for n, each in enumerate(rates, len(levels))
+        ),
+    )
 
 
 def capacity_answers(payload: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -72,23 +79,25 @@ def capacity_answers(payload: Mapping[str, Any] | None) -> tuple[str, ...]:
     told = (payload or {}).get("capacity")
     if not told:
         return ()
-    found = _found(told)
-    texts = [(_name(series), answer(series, float(told["think_s"]))) for series in found]
+    levels, rates = _found(told)
+    think_s = float(told["think_s"])
+    texts = [(_name(each), answer(each, think_s)) for each in levels]
+    texts += [(rate_name(each), rate_answer(each, think_s)) for each in rates]
     return tuple(text if len(texts) == 1 else f"{name}: {text}" for name, text in texts)
 
 
-def _found(told: Mapping[str, Any]) -> list[Capacity]:
-    return msgspec.convert(told["series"], list[Capacity])
+def _found(told: Mapping[str, Any]) -> tuple[list[Capacity], list[RateCapacity]]:
+    return (
+        msgspec.convert(told["series"], list[Capacity]),
+        msgspec.convert(told.get("rates", []), list[RateCapacity]),
+    )
 
 
 def _table(series: Capacity, title: str, slos: Sequence[Slo], think_s: float) -> PlainTable:
     """Return one series: a row a level, a pair of columns an objective."""
-    headings = ["N", "standing", "tok/s", "gain a doubling", "users"]
-    for slo in slos:
-        headings += [_objective(slo), "95 % bound"]
+    top = ("N", "standing", "tok/s", "gain a doubling", "users")
     rows = []
     for level in series.levels:
-        objectives = {each.slo: each for each in level.objectives}
         texts = [
             str(level.concurrency),
             STANDINGS[level.standing],
@@ -96,20 +105,11 @@ def _table(series: Capacity, title: str, slos: Sequence[Slo], think_s: float) ->
             "–" if level.gain_per_doubling is None else f"{level.gain_per_doubling:.2f} ×",
             "–" if level.users is None else f"{level.users:,.0f}",
         ]
-        for slo in slos:
-            each = objectives.get(slo.key)
-            texts += ["–", "–"] if each is None else [_number(each.value), _number(each.bound)]
-        rows.append(tuple(texts))
+        rows.append((*texts, *values(level.objectives, slos)))
     why = [f"N = {level.concurrency}: {level.why}" for level in series.levels if level.why]
     pause = [f"users pause for {think_s:g} s"] if think_s else []
     notes = [inert(text, TEXT_LIMIT) for text in (*pause, *_notes(series), *why)]
-    return PlainTable(title, tuple(headings), tuple(rows), tuple(notes), words=2)
-
-
-def _objective(slo: Slo) -> str:
-    """Return an objective with its limit and the unit of both."""
-    unit = next(text for end, text in UNITS.items() if slo.metric.endswith(end))
-    return f"{slo.key} {'≤' if slo.at_most else '≥'} {slo.limit:g} {unit}"
+    return PlainTable(title, (*top, *headings(slos)), tuple(rows), tuple(notes), words=2)
 
 
 def _name(series: Capacity) -> str:
@@ -139,12 +139,8 @@ def _level_text(level: LevelCapacity) -> str:
         "" if level.gain_per_doubling is None else f", {level.gain_per_doubling:.2f} × a doubling"
     )
     checks = "; ".join(
-        f"{each.slo} {_number(each.value)} (bound {_number(each.bound)}, limit {each.limit:g})"
+        f"{each.slo} {number(each.value)} (bound {number(each.bound)}, limit {each.limit:g})"
         for each in level.objectives
     )
     why = f": {level.why}" if level.why else ""
     return f"{level.standing}{why} · {rate}{gain} · {checks}"
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.4g}"

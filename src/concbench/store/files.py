@@ -113,9 +113,10 @@ class FolderLock:
 
     def release(self) -> None:
         """Let others write. Calling it again does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        # Taken out first: a signal in between must not have it closed twice.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def is_locked(folder: Path) -> bool:

@@ -137,8 +137,14 @@ class LogAppender:
         self._torn = False
         return line
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be appended any more."""
+        return self._descriptor < 0
+
     def close(self) -> None:
         """Close the file. Calling it again does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        # Taken out first: a signal in between must not have it closed twice.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

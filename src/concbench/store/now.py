@@ -47,10 +47,11 @@ class NowFile:
 
     def close(self) -> None:
         """Remove the file. Safe to call again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        # Taken out first: a signal in between must not have it closed twice.
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
             with suppress(OSError):
+                os.close(descriptor)
                 self._path.unlink()
 
 

@@ -260,7 +260,12 @@ class StudyWriter:
             self._log.append("note", kind=kind, data=dict(data))
 
     def finish(self, *, interrupted: bool = False) -> None:
-        """Record that the study is complete, or was cut short by a signal, and close it."""
+        """Record that the study is complete, or was cut short by a signal, and close it.
+
+        Nothing happens where that is done already: a second signal may come right after.
+        """
+        if self._log.closed:
+            return
         with output_errors(self.folder):
             self._log.append("interrupted" if interrupted else "finished")
         self.close()

@@ -1,12 +1,13 @@
 """Comparisons of real engines whose outcome is known beforehand, or worth knowing.
 
-    python -m bench.ab_real [PART …] [--quick] [--out FOLDER]
+    python -m bench.ab_real [PART …] [--quick] [--delta P%] [--out FOLDER]
 
 Parts: `same` (one configuration against itself), `slots` (8 slots against 4 at N = 8), `kv` (f16
 against q8_0 KV cache), `vllm` (vLLM on the CPU against llama.cpp at N = 1, 2, 4, 8 with short
 answers: a crossover table). Each part runs alone and ends within six minutes: no pair is begun
 after its limit. `--quick` only shows that a part runs through: one pair, few tokens, and no figure
-of it means anything. Needs a quiet machine and, for the last, `make vllm`.
+of it means anything. `--delta` is the margin that counts as equal, 3 % unless the machine is less
+steady than that: fix it before the run. Needs a quiet machine and, for the last, `make vllm`.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ PARTS = {
 }  # fmt: skip
 
 
-def run_part(name: str, out: Path, *, quick: bool) -> int:
+def run_part(name: str, out: Path, *, quick: bool, delta: str) -> int:
     """Run one part; print its table and whether it came out as it must. Return misses (0 or 1)."""
     part = PARTS[name]
     if part.needs_vllm and not (PROGRAM.is_file() and MODEL.is_dir()):
@@ -120,7 +121,7 @@ def run_part(name: str, out: Path, *, quick: bool) -> int:
     shutil.rmtree(study, ignore_errors=True)
     (out / "plan.toml").write_text(PLAN.format(model=MODEL, program=PROGRAM))
     limits = ["--max-s", str(20 if quick else part.max_s)]
-    words = ["ab", *part.words, *(QUICK if quick else ()), *limits]
+    words = ["ab", *part.words, *(QUICK if quick else ()), *limits, "--delta", delta]
     limit_s = QUICK_LEEWAY_S if quick else part.max_s + LEEWAY_S
     command = [sys.executable, "-m", "concbench", *words, "--out", str(study)]
     print(f"  $ concbench {' '.join(words)}", flush=True)
@@ -156,6 +157,7 @@ def main(words: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(prog="bench.ab_real")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--delta", default="3%")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(list(words))
     if unknown := [name for name in args.parts if name not in PARTS]:
@@ -165,7 +167,7 @@ def main(words: Sequence[str] = ()) -> int:
         out = (args.out or Path(folder)).resolve()
         out.mkdir(parents=True, exist_ok=True)
         for name in args.parts or PARTS:
-            missed += run_part(name, out, quick=args.quick)
+            missed += run_part(name, out, quick=args.quick, delta=args.delta)
     return missed
 
 

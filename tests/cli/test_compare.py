@@ -191,6 +191,32 @@ def test_runs_on_record_pair_whole_runs_and_spend_alpha(
 
 
 @pytest.mark.parametrize(
+    ("plan", "verdict"),
+    [({}, "drifted"), ({"delta": 0.1}, "b_faster"), ({"delta": 7.0}, "drifted")],
+)
+def test_the_margin_that_was_fixed_beforehand_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], plan: dict[str, Any], verdict: str
+) -> None:
+    """The control moves by 4 %: more than half of 3 %, less than half of 10 %. B is 30 % faster."""
+    folder = tmp_path / "s"
+    with create(folder, {"old": {}, "new": {}}, command="ab", plan=plan) as writer:
+        writer.note("ab", {"a": "old", "b": "new", "looks": [5, 7, 10]})
+        pairs = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, None]
+        for place, (letter, pair) in enumerate(zip("ABBAABBAABA", pairs, strict=True)):
+            lane, rate = ("old", 200.0) if letter == "A" else ("new", 260.0)
+            made = a_round(place, lane, rate * 0.995**place)
+            writer.note("start", {"lane": lane})
+            writer.write_round(made)
+            writer.note("ab_run", {"letter": letter, "pair": pair, "rounds": [made.round_id]})
+        writer.finish()
+    _, result = compared(capsys, str(folder))
+    (row,) = steady(result)
+    assert row["verdict"] == verdict, row["why"]
+    assert row["delta"] == (0.1 if verdict == "b_faster" else 0.03)
+    assert -5 < row["drift_pct"] < -3
+
+
+@pytest.mark.parametrize(
     ("rate", "words", "code"),
     [
         (100.0, (), 0),

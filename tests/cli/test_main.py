@@ -39,6 +39,16 @@ def test_every_command_explains_itself(name: str) -> None:
     assert "usage: concbench" in text
 
 
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reference"])
+def test_help_of_every_command_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    said = capsys.readouterr()
+    assert said.out.count("usage: ") == 1
+    assert said.err == ""
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from concbench.cli.main import main; main(['--help']); "

@@ -44,7 +44,8 @@ AGAINST_A_SERVER: dict[str, tuple[str, ...]] = {
     "ab": ("URL", "URL", "--levels", "2", "--pairs", "1", "--rounds", "1", *SHORT, "--out", "OUT"),
     "sweep": ("PLAN", "--rounds", "1", "--hang-s", "10", "--wait-s", "10", "--out", "OUT"),
     "find": ("URL", "--slo", "ttft_p95=2s", "--max-s", "6", *SHORT, "--out", "OUT"),
-    "spec": ("URL",),
+    "spec": ("URL", "URL", "--levels", "2", "--contents", "code", "--pairs", "1", "--rounds", "1",
+             *SHORT, "--out", "OUT"),
     "doctor": ("URL",),
     "lanes": ("up", "there", "--plan", "PLAN", "--wait-s", "10"),
 }  # fmt: skip

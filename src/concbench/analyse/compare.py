@@ -26,7 +26,7 @@ from concbench.analyse.pairing import (
 from concbench.analyse.runvalues import BETTER, RATES, STEADY, CellKey, RoundValues, common_metrics
 from concbench.analyse.severity import doubt
 from concbench.analyse.unlike import Measured, unfair_names, unlike, unlike_measured
-from concbench.analyse.verdict import Comparison, judge
+from concbench.analyse.verdict import DELTA, Comparison, judge
 from concbench.domain import Doubt, TargetFacts
 from concbench.result import CellResult, VerdictResult
 
@@ -64,9 +64,14 @@ class Outcome:
     doubts: tuple[Doubt, ...]
 
 
-def compare(parties: Sequence[Party], accepted: Sequence[str] = ()) -> Outcome:
-    """Judge every two sides. A is the one that comes first, so that ratios are later ÷ earlier."""
-    built = comparisons_of(parties, accepted)
+def compare(
+    parties: Sequence[Party], accepted: Sequence[str] = (), delta: float = DELTA
+) -> Outcome:
+    """Judge every two sides. A is the one that comes first, so that ratios are later ÷ earlier.
+
+    `delta` is the margin within which they count as equal, fixed before anything was measured.
+    """
+    built = comparisons_of(parties, accepted, delta)
     verdicts = judge(built)
     return Outcome(
         comparisons=tuple(built),
@@ -76,13 +81,15 @@ def compare(parties: Sequence[Party], accepted: Sequence[str] = ()) -> Outcome:
     )
 
 
-def comparisons_of(parties: Sequence[Party], accepted: Sequence[str] = ()) -> list[Comparison]:
+def comparisons_of(
+    parties: Sequence[Party], accepted: Sequence[str] = (), delta: float = DELTA
+) -> list[Comparison]:
     """Return every two sides at every level that both have, ready to be judged together."""
     built: list[Comparison] = []
     for a, b in combinations(parties, 2):
         for key in sorted(a.cells.keys() & b.cells.keys(), key=_order):
             built += _at_one_level(a, b, key, accepted)
-    return built
+    return [replace(one, delta=delta) for one in built]
 
 
 def _order(key: CellKey) -> tuple[int, int, float]:

@@ -23,7 +23,7 @@ from concbench.analyse.compare import (
 )
 from concbench.analyse.driver import headline_rows
 from concbench.analyse.unlike import ACCEPTANCE_WITHIN
-from concbench.analyse.verdict import Comparison, judge
+from concbench.analyse.verdict import DELTA, Comparison, judge
 from concbench.domain import Estimate
 from concbench.result import CellResult, VerdictResult
 
@@ -103,14 +103,18 @@ class Judged:
 
 
 def judge_speculation(
-    parties: Mapping[str, Sequence[Party]], accepted: Sequence[str], off: str, on: str
+    parties: Mapping[str, Sequence[Party]],
+    accepted: Sequence[str],
+    off: str,
+    on: str,
+    delta: float = DELTA,
 ) -> Judged:
     """Return the verdicts of speculation by content, corrected as one family.
 
     `parties` are the two sides, as measured with each content. Afterwards each side carries its
     content in its name: what is crossed over N is never crossed over contents.
     """
-    built = {content: comparisons_of(pair, accepted) for content, pair in parties.items()}
+    built = {content: comparisons_of(pair, accepted, delta) for content, pair in parties.items()}
     verdicts = iter(judge([one for part in built.values() for one in part]))
     told: list[VerdictResult] = []
     crossovers: list[dict[str, Any]] = []

@@ -35,8 +35,7 @@ MOST_PAIRS = LOOKS[-1]
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `ab`."""
-    # So that an option may stand between the names.
-    parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+    options.let_options_stand_between(parser)
     parser.add_argument(
         "sides",
         nargs="*",
@@ -78,6 +77,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help=f"at most so many pairs of runs; looks after 5, 7 and 10 (default {MOST_PAIRS})",
     )
+    gating.add_delta(group)
     group.add_argument(
         "--until",
         type=options.checked(parse_percent),
@@ -113,6 +113,7 @@ def run(args: Namespace) -> int:
     plan = {
         "levels": list(args.levels),
         "until": args.until,
+        "delta": args.delta,
         "accept": list(args.accept),
         "side_a": recorded(a),
         "side_b": recorded(b),

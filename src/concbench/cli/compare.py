@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from concbench.analyse.gate import gate, passes
-from concbench.cli import gating
+from concbench.cli import gating, options
 from concbench.domain import Doubt
 from concbench.errors import UsageError
 from concbench.result import Result
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `compare`."""
-    # So that an option may stand between the names.
-    parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+    options.let_options_stand_between(parser)
     parser.add_argument(
         "studies",
         nargs="*",
@@ -144,10 +143,12 @@ def _judged(
     """Return verdicts over the lanes of the studies; `gone` instead of the retracted rounds."""
     from concbench.analyse.compare import compare
     from concbench.analyse.toldcompare import compare_told
+    from concbench.analyse.verdict import DELTA
     from concbench.cli.judging import (
         COMPARING,
         accepted_of,
         add_outcome,
+        delta_of,
         gone_of,
         parties_of,
         renamed,
@@ -155,9 +156,10 @@ def _judged(
     from concbench.cli.study import result_of
     from concbench.store.read import open_study
 
-    readers = [open_study(path) for path in studies]
+    readers, delta = [open_study(path) for path in studies], DELTA
     if len(readers) == 1 and readers[0].record.command in COMPARING:
         accept = accept or accepted_of(readers[0])
+        delta = delta_of(readers[0])
     if len(readers) == 2 and readers[0].record.study == readers[1].record.study:
         raise UsageError(f"{studies[0]} and {studies[1]} are the same study")
     drawn: list[list[Exhibit]] = [[] for _ in studies]
@@ -181,7 +183,7 @@ def _judged(
         parties += parties_of(reader, renamed(result, prefix), withdrawn, prefix)
     imported = _check_sides(studies, readers, [party.name for party in parties])
     told = imported and not all(party.rounds for party in parties)
-    outcome = compare_told(parties, accept) if told else compare(parties, accept)
+    outcome = compare_told(parties, accept) if told else compare(parties, accept, delta)
     merged = _merged(results)
     if not outcome.verdicts:
         raise UsageError("nothing to compare: the sides have no level and context in common")

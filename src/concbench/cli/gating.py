@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _ActionsContainer
 from collections.abc import Sequence
 from pathlib import Path
 
 from concbench.analyse.gate import Gated, parse_gate
 from concbench.analyse.unlike import ACCEPTABLE
+from concbench.analyse.verdict import DELTA
 from concbench.cli import options
 from concbench.errors import OutputUnusable, UsageError
+from concbench.plan.levels import parse_percent
 from concbench.result import Result, VerdictResult
 
 FAILED = 5
@@ -33,6 +35,18 @@ def add_accept(parser: ArgumentParser) -> None:
         default=[],
         metavar="NAME,…",
         help=f"what may differ between the sides: {', '.join(ACCEPTABLE)}",
+    )
+
+
+def add_delta(group: _ActionsContainer) -> None:
+    """Add the margin within which two sides count as equal, which is fixed beforehand."""
+    group.add_argument(
+        "--delta",
+        type=options.checked(parse_percent),
+        default=DELTA,
+        metavar="P%",
+        help="what lies within ±P%% counts as equal, and a control that moves by half of it is a "
+        f"drift (default {100 * DELTA:g}%%; a machine that is less steady than that needs more)",
     )
 
 

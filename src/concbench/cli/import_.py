@@ -14,8 +14,7 @@ from concbench.store.importers.model import Imported
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `import`."""
-    # So that an option may stand between the names.
-    parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+    options.let_options_stand_between(parser)
     parser.add_argument(
         "files",
         nargs="+",

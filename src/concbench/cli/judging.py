@@ -13,6 +13,7 @@ from concbench.analyse.runvalues import BATCH, CellKey, RoundValues, round_value
 from concbench.analyse.speculation import judge_speculation
 from concbench.analyse.study import COMPANIONS
 from concbench.analyse.told import with_told
+from concbench.analyse.verdict import DELTA
 from concbench.domain import Doubt, TargetFacts
 from concbench.report.build import build_view
 from concbench.result import CellResult, Result, VerdictResult
@@ -21,6 +22,7 @@ from concbench.store.read import StudyReader
 COMPARING = frozenset({"ab", "spec"})
 """Commands whose studies are comparisons: their result carries verdicts."""
 
+RAISED_BY_VERDICTS = ("drifted", "not_comparable")
 _RANK = {"fatal": 0, "warning": 1, "note": 2}
 Rejudge = Callable[[Collection[str]], Result]
 
@@ -41,7 +43,8 @@ def completed(
         layout = next(iter(reader.notes("ab")), {})
         spec = add_speculation(result, reader, gone) if layout.get("contents") else {}
         if not spec:
-            add_outcome(result, compare(parties_of(reader, result, gone), accepted_of(reader)))
+            parties = parties_of(reader, result, gone)
+            add_outcome(result, compare(parties, accepted_of(reader), delta_of(reader)))
         result.verdicts = result.verdicts or undecided(layout)
         result.payload = {"ab": course_of(reader), **spec}
     if rejudge is not None:
@@ -62,7 +65,7 @@ def add_speculation(result: Result, reader: StudyReader, gone: Mapping[str, str]
         mine = [each for each in values if each.cell in names]
         parties[str(content)] = parties_of(reader, part, gone, values=mine)
     off, on = str(layout.get("a")), str(layout.get("b"))
-    judged = judge_speculation(parties, accepted_of(reader), off, on)
+    judged = judge_speculation(parties, accepted_of(reader), off, on, delta_of(reader))
     add_outcome(result, judged.outcome)
     return {"spec": msgspec.to_builtins(judged.speculation)}
 
@@ -160,6 +163,12 @@ def accepted_of(reader: StudyReader) -> list[str]:
     return [str(name) for name in found] if isinstance(found, list) else []
 
 
+def delta_of(reader: StudyReader) -> float:
+    """Return the margin that was fixed before the comparison was run."""
+    found = reader.plan.get("delta")
+    return found if isinstance(found, float) and 0 < found < 1 else DELTA
+
+
 def gone_of(reader: StudyReader) -> dict[str, str]:
     """Return the retracted rounds, each with the reason."""
     return {
@@ -205,7 +214,7 @@ def parties_of(
                 cells=cells,
                 extra=extras.get(lane, {}).get("extra", {}),
                 flags=extras.get(lane, {}).get("flags", {}),
-                fatal=_fatal(result.doubts),
+                fatal=_fatal(result.doubts, of_verdicts=reader.record.command in COMPARING),
                 gone=dict(gone),
                 starts=max(1, starts.count(lane)),
                 runs=runs_of(reader.notes("ab_run")),
@@ -249,11 +258,14 @@ def _cells(result: Result, lane: str, link: str | None) -> dict[CellKey, CellRes
     }
 
 
-def _fatal(doubts: Sequence[Doubt]) -> dict[str, list[str]]:
-    """Return the codes of fatal doubts by cell, "" for those of the whole study."""
+def _fatal(doubts: Sequence[Doubt], *, of_verdicts: bool) -> dict[str, list[str]]:
+    """Return the codes of fatal doubts by cell, "" for those of the whole study.
+
+    `of_verdicts`: its own verdicts raised some, which are judged anew and no reason for anything.
+    """
     found: dict[str, list[str]] = {}
     for one in doubts:
-        if one.severity == "fatal":
+        if one.severity == "fatal" and not (of_verdicts and one.code in RAISED_BY_VERDICTS):
             found.setdefault(one.cell or "", []).append(one.code)
     return found
 

@@ -57,8 +57,7 @@ class Outcome:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, the lanes it is about, and how they are reached."""
-    # So that an option may stand between the names.
-    parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+    options.let_options_stand_between(parser)
     parser.add_argument("action", choices=list(ACTIONS), metavar="ACTION", help=", ".join(ACTIONS))
     parser.add_argument(
         "names", nargs="*", metavar="LANE", help="lanes of the plan (diff and swap: or a URL)"

@@ -79,6 +79,17 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
+def let_options_stand_between(parser: ArgumentParser) -> None:
+    """Let options stand between several names, as in `compare A --quiet B`."""
+
+    def parse(args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's own
+        # Argparse keeps the usage as a template meanwhile, in which a % begins a placeholder.
+        parser.usage = parser.format_usage()[len("usage: ") :].replace("%", "%%")
+        return parser.parse_intermixed_args(args, namespace)
+
+    parser.parse_args = parse  # type: ignore[method-assign]
+
+
 def add_target(parser: ArgumentParser) -> None:
     """Add what it takes to reach a server."""
     group = parser.add_argument_group("target")

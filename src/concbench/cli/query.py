@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from concbench.cli import options
 from concbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ Rows = Sequence[Sequence[Any]]
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `query`."""
-    # So that an option may stand between the folder and the query.
-    parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+    options.let_options_stand_between(parser)
     parser.add_argument("study", nargs="?", type=Path, metavar="STUDY", help="study folder")
     parser.add_argument("sql", nargs="?", metavar="SQL", help="one SELECT")
     group = parser.add_argument_group("output (a table on the terminal by default)")

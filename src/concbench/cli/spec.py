@@ -78,6 +78,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help=f"at most so many pairs of runs; looks after 5, 7 and 10 (default {MOST_PAIRS})",
     )
+    gating.add_delta(group)
     group.add_argument(
         "--until",
         type=options.checked(parse_percent),
@@ -108,6 +109,7 @@ def run(args: Namespace) -> int:
         "levels": list(args.levels),
         "contents": kinds,
         "until": args.until,
+        "delta": args.delta,
         "accept": list(dict.fromkeys([*BY_NATURE, *args.accept])),
         "side_a": recorded(off),
         "side_b": recorded(on),

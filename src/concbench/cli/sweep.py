@@ -23,9 +23,10 @@ from concbench.cli.study import OpenStudy, conclude, deliver_plan, new_study
 from concbench.cli.sweep_view import SweepDisplay, plan_lines, plan_rows
 from concbench.domain import Round
 from concbench.errors import OutputUnusable, StudyUnreadable, TargetError, UsageError
-from concbench.measure.sweep import SweepOptions, sweep
+from concbench.measure.sweep import sweep
 from concbench.measure.sweep_identity import check_identity, identity_of
 from concbench.measure.sweep_links import CommandLinks, commands_of
+from concbench.measure.sweep_options import SweepOptions
 from concbench.measure.sweep_rig import RigOptions
 from concbench.measure.sweep_rounds import with_rates
 from concbench.measure.sweep_state import IDENTITY_NOTE, RETRY_NOTE, Standing, standing_of

@@ -81,8 +81,8 @@ class EpollPoller(Poller):
         for fd, events in self._epoll.poll(0):
             if events != plain and fd in writers and events & ~plain:
                 writers[fd]()
-            elif fd in readers:
-                readers[fd]()
+            elif (read := readers.get(fd)) is not None:
+                read()
 
     def _update(self, fd: int) -> None:
         mask = (select.EPOLLIN if fd in self._readers else 0) | (

@@ -8,64 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
 
 from concbench.domain import Round
 from concbench.errors import TargetError
 from concbench.measure.interrupts import Insisted
 from concbench.measure.sweep_ceiling import measure_ceiling
-from concbench.measure.sweep_cells import Bench, LinkSwitch, Stopped
-from concbench.measure.sweep_rig import LaneDown, Rig, RigOptions, free_bytes
+from concbench.measure.sweep_cells import Bench
+from concbench.measure.sweep_options import LinkSwitch, Stopped, SweepOptions, Watching
+from concbench.measure.sweep_rig import LaneDown, Rig, free_bytes
 from concbench.measure.sweep_state import Standing
-from concbench.measure.watch import Snapshot
 from concbench.plan.matrix import MatrixCell, Variant, variants
-from concbench.plan.model import Plan
-from concbench.plan.prompts import Prompt
 from concbench.plan.steps import Step
 from concbench.store.write import StudyWriter
 
-Together = Literal["auto", "yes", "no"]
-
 MEMORY_FACTOR = 1.5
 """Another lane is started beside those that are up while so many times their memory is free."""
-
-
-class Watching(Protocol):
-    """A display of a sweep's progress."""
-
-    def begin(self, step: Step, left: Sequence[Step]) -> None:
-        """Say which round begins; `left` are it and those of its group after it."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Say what goes on."""
-        ...
-
-    def look(self, now: Snapshot) -> None:
-        """Show how the round that is running goes: twice a second, and it must cost nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SweepOptions:
-    """What a sweep is to do. `hang_s` None: from what prompts take; `has_gpu`: on this machine.
-
-    `rounds_max` lets a cell have more than `rounds` until its interval is narrow; `prompts` are
-    those of a file, instead of made ones.
-    """
-
-    plan: Plan
-    rounds: int
-    output_tok: int
-    seed: int
-    rig: RigOptions
-    rounds_max: int | None = None
-    prompts: Sequence[Prompt] = ()
-    together: Together = "auto"
-    hang_s: float | None = None
-    ceiling: bool = False
-    warmup: bool = True
-    has_gpu: bool = False
 
 
 @dataclass(slots=True)

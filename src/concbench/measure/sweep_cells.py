@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from concbench.errors import OutputUnusable, TargetError, UsageError
 from concbench.measure.campaign import WARMUP_OUTPUT_TOK, companion
 from concbench.measure.companions import HALF_OUTPUT_TOK
 from concbench.measure.sweep_identity import differences
+from concbench.measure.sweep_options import Stopped, SweepOptions, Watching
 from concbench.measure.sweep_rig import LaneDown, Rig
 from concbench.measure.sweep_round import SweepRecorder, asking_of, hang_s
 from concbench.measure.sweep_rounds import RoundRule
@@ -34,31 +35,12 @@ from concbench.plan.splitmix import derive
 from concbench.plan.steps import Step, steps_of
 from concbench.store.write import StudyWriter
 
-if TYPE_CHECKING:
-    from concbench.measure.sweep import SweepOptions, Watching
-
 NEVER_MEASURED = ("context_rejected", "skipped")
 """Outcomes that are known before the first measured round: those cells have no place in the order.
 A cell that crashes later keeps its place."""
 
 WARM_WAVE_S = 30.0
 """A warm-up wave of N is left out where its prompts alone would take longer."""
-
-
-class Stopped(Exception):
-    """A signal came during a round."""
-
-
-class LinkSwitch(Protocol):
-    """Brings a link up before the rounds over it, and puts things back after."""
-
-    def use(self, name: str | None) -> None:
-        """Change over to a link; None is the network as it is."""
-        ...
-
-    def close(self) -> None:
-        """Put back what was changed. Safe to call again."""
-        ...
 
 
 @dataclass(slots=True)

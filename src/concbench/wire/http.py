@@ -29,8 +29,10 @@ class ResponseFramer:
         "_head",
         "_line",
         "_need",
+        "_opening",
         "_state",
         "_trailers",
+        "_whole",
         "complete",
         "error",
         "excess",
@@ -53,6 +55,9 @@ class ResponseFramer:
         self._line = bytearray()
         self._need = 0
         self._trailers = False
+        # The last read that was one whole chunk: its size line, and its length in all.
+        self._opening = b""
+        self._whole = 0
 
     def feed(self, data: bytes | bytearray, size: int, body: bytearray | None = None) -> bool:
         """Take the first `size` bytes of `data`; return whether the response has ended.
@@ -63,14 +68,22 @@ class ResponseFramer:
         if state == _CHUNKED:
             if body is None and not self._need and not self._line and not self._trailers:
                 # A server that streams writes one whole chunk at a time, and a read mostly holds
-                # just that: see whether it does before the general case.
+                # just that, often of the same size as the last: see whether it does before the
+                # general case.
+                if (
+                    size == self._whole
+                    and data.startswith(self._opening)
+                    and data.startswith(b"\r\n", size - 2)
+                ):
+                    return False
                 end = data.find(b"\r\n", 0, 18)
                 if (
                     end > 0
                     and not data[:end].strip(_HEX)
                     and int(data[:end], 16) + end + 4 == size > end + 4
-                    and data[size - 2 : size] == b"\r\n"
+                    and data.startswith(b"\r\n", size - 2)
                 ):
+                    self._whole, self._opening = size, bytes(data[: end + 2])
                     return False
             self._feed_chunked(data, 0, size, body)
         elif state == _HEAD:

@@ -15,6 +15,7 @@ _WHY = Key("what stands in the way of holding, empty where nothing does")
 _FAILED = Key("failed requests among those sent", "nothing was sent")
 _E2E = Key("mean time from send to end of an answer", _FEW)
 _NO_THINK = "the time of an answer is not known"
+_GROWS = "the time of an answer is not known, or the queue grows"
 
 PAYLOAD: dict[str, dict[str, Key]] = {
     "Capacity": {
@@ -84,8 +85,8 @@ PAYLOAD: dict[str, dict[str, Key]] = {
         "queue_slope_per_s": Key("growth of the number in flight", "it could not be fitted"),
         "completions_per_arrival": Key("answers ended ÷ requests sent", "nothing was sent", "×"),
         "e2e_mean_s": _E2E,
-        "in_flight": Key("requests at the box at once: rate · E2E", _NO_THINK, "requests"),
-        "users": Key("rate · (E2E + think time)", _NO_THINK, "users"),
+        "in_flight": Key("requests at the box at once: rate · E2E", _GROWS, "requests"),
+        "users": Key("rate · (E2E + think time)", _GROWS, "users"),
         "failed_pct": _FAILED,
         "objectives": Key("each objective at this rate"),
         "standing": _STANDING,

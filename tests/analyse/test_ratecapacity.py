@@ -56,6 +56,9 @@ def test_users_by_littles_law() -> None:
     # E2E is 5 s: 4 a second are 20 at once, and with 10 s of thought 60 users.
     level = of(a_rate(4), think_s=10).levels[0]
     assert (level.in_flight, level.users) == (pytest.approx(20), pytest.approx(60))
+    # Where the queue grows there is no such number.
+    level = of(a_rate(4, "saturated"), think_s=10).levels[0]
+    assert (level.in_flight, level.users) == (None, None)
 
 
 def test_a_rate_that_the_client_did_not_keep_says_nothing_of_the_box() -> None:

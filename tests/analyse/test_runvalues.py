@@ -1,5 +1,6 @@
 import pytest
 
+from concbench.analyse.estimate import summary
 from concbench.analyse.runvalues import BATCH, STEADY, common_metrics, round_values
 from tests.analyse.simulate import MS, Reply, as_round
 
@@ -43,3 +44,13 @@ def test_without_streaming_there_is_e2e():
     made = as_round([Reply(times=[50 * MS], end=900 * MS)] * 4, stream=False)
     found = round_values(made, 0)
     assert "e2e_ms.p50" in common_metrics([found], [found])
+
+
+def test_a_median_is_that_of_the_tables_also_where_half_of_a_wave_queued():
+    queued = as_round([
+        Reply(times=[(50 if k < 2 else 2050) * MS + 20 * MS * i for i in range(100)])
+        for k in range(4)
+    ])  # fmt: skip
+    values = round_values(queued, 0).values
+    assert values["ttft_ms.p50"] == summary([50, 50, 2050, 2050]).p50 == pytest.approx(50)
+    assert round_values(burst(n=1), 0).values["ttft_ms.p50"] == pytest.approx(50)

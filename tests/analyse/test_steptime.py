@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concbench.analyse.steptime import StepPrediction, StepRow, fit, predictions, step_row
-from concbench.domain import Doubt, Estimate, TargetFacts
+from concbench.domain import Doubt, Estimate, Summary, TargetFacts
 from concbench.result import CellResult, DecodeAtN, Server, Steady, Tokens
-from tests.analyse.test_capacity import a_cell, a_summary
+from tests.analyse.test_capacity import a_cell
 
 FACTS = TargetFacts(lane="a", engine="vllm", base_url="http://x")
 G = 100
@@ -99,7 +99,7 @@ def test_exact_levels_have_no_error_and_the_forecast_is_exact() -> None:
 
 def test_sustained_takes_prefill_and_decode_in_turns() -> None:
     alone = decoding(1, 10.5, tokens=Tokens(output=100 * G, prompt=100 * 400))
-    alone.client.ttft_ms = a_summary(200, None, 200)
+    alone.client.ttft_ms = Summary(n=100, mean=230, min=180, max=400, p50=200, ci={})
     found = of(alone, *(decoding(n, 10 + 0.5 * n) for n in (2, 4)))
     # P = 400 ÷ 0.2 s = 2,000 tok/s; D(4) = 4 ÷ 12 ms; S = 100 ÷ (0.2 + 100 ÷ 333.3)
     assert (found.prefill_tok_per_s, found.prefill_method) == (
@@ -189,3 +189,15 @@ def test_contents_are_not_thrown_together() -> None:
     assert code.model is not None
     assert prose.model is not None
     assert prose.model.a_ms == pytest.approx(2 * code.model.a_ms)
+
+
+def test_nothing_is_forecast_that_cannot_run_at_once() -> None:
+    cells = [decoding(n, 10 + 0.5 * n) for n in (1, 2, 4)]
+
+    def forecast(**limits: int) -> list[int]:
+        facts = TargetFacts(lane="a", engine="vllm", base_url="http://x", **limits)  # type: ignore[arg-type]
+        return [each.concurrency for each in of(*cells, facts=facts).levels if each.forecast]
+
+    assert forecast() == [8]
+    assert forecast(slots=4) == []
+    assert forecast(kv_capacity_tok=8 * (400 + G) - 1) == []

@@ -18,7 +18,8 @@ from tests.analyse.test_capacity import SLO, a_cell
 from tests.cli.reading import drawn_in
 from tests.servers import reference_server
 
-SHORT = ["--max-s", "1", "--min-s", "1", "--output-tokens", "16", "--warmup", "0", "--quiet"]
+BY_RATE = ["--max-s", "1", "--output-tokens", "16", "--warmup", "0", "--quiet"]
+SHORT = ["--min-s", "1", *BY_RATE]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_only_what_may_hold_leads_further(
 ) -> None:
     cell = a_cell(4, ttft_ms, width=width, failed=failed)
     result = SimpleNamespace(cells=[cell], doubts=[], targets={})
-    monkeypatch.setattr(find, "judge", lambda rounds, facts: result)
+    monkeypatch.setattr(find, "judged", lambda study, rounds: result)
     study = SimpleNamespace(facts={})
     assert find.holds(study, [], SLO) is goes_on  # type: ignore[arg-type]
 
@@ -131,7 +132,7 @@ def test_rates_are_bracketed_confirmed_and_judged_together(
     out, page = tmp_path / "s", tmp_path / "r.json"
     words = ["--by", "rate", "--from", "16", "--duration", "0.5", "--confirm", "2"]
     words += ["--out", str(out), "--json", str(page), "--drain-s", "1"]
-    assert main(["find", server, *SHORT, *words]) in (0, 4)
+    assert main(["find", server, *BY_RATE, *words]) in (0, 4)
     assert told == [(16, 1), (32, 1), (64, 1), (45.3, 1), (38.1, 1), (38.1, 3)]
     (series,) = json.loads(page.read_text())["payload"]["capacity"]["rates"]
     assert [level["rate_rps"] for level in series["levels"]] == [16, 32, 38.1, 45.3, 64]
@@ -152,7 +153,7 @@ def test_what_is_too_short_to_tell_is_measured_longer_and_the_short_round_left_o
     monkeypatch.setattr(find_rate, "level_of", undetermined_first)
     out = tmp_path / "s"
     words = ["--by", "rate", "--from", "20", "--to", "20", "--duration", "0.5", "--confirm", "0"]
-    assert main(["find", server, *SHORT, *words, "--max-s", "0.5", "--out", str(out)]) in (0, 4)
+    assert main(["find", server, *BY_RATE, *words, "--max-s", "0.5", "--out", str(out)]) in (0, 4)
     assert told == [10, 20]
     assert len(open_study(out).rounds("measured")) == 1
 
@@ -176,7 +177,7 @@ def test_nothing_is_sought_below_a_rate_that_the_client_could_not_measure(
 
     monkeypatch.setattr(find_rate, "level_of", doubted)
     words = ["--by", "rate", "--from", "20", "--duration", "0.5", "--out", str(tmp_path / "s")]
-    assert main(["find", server, *SHORT, *words]) in (0, 4)
+    assert main(["find", server, *BY_RATE, *words]) in (0, 4)
     assert told == [20]
 
 
@@ -198,3 +199,36 @@ def test_a_known_capacity_is_never_exceeded(tmp_path: Path) -> None:
 def test_users_come_in_whole_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["find", "http://127.0.0.1:1", "--from", "1.5"]) == 2
     assert "users come in whole numbers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--by", "rate", "--until", "1%"], "--until"),
+        (["--by", "rate", "--min-s", "3"], "--min-s"),
+        (["--poisson"], "--poisson"),
+        (["--duration=5s"], "--duration"),
+    ],
+)
+def test_an_option_of_the_other_search_is_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], option: str
+) -> None:
+    assert main(["find", "http://127.0.0.1:1", *words]) == 2
+    assert f"{option} is of --by" in capsys.readouterr().err
+
+
+def test_a_rates_rounds_have_every_option_of_the_command(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    real = find_rate.rate
+
+    def spied(session: Any, asked: Any, *rest: Any, **named: Any) -> Any:
+        seen.append(asked)
+        return real(session, asked, *rest, **named)
+
+    monkeypatch.setattr(find_rate, "rate", spied)
+    words = ["--by", "rate", "--from", "20", "--to", "20", "--duration", "0.5", "--confirm", "0"]
+    words += ["--inactivity-s", "7", "--timeout-s", "60", "--out", str(tmp_path / "s")]
+    assert main(["find", server, *BY_RATE, *words]) in (0, 4)
+    assert {(each.inactivity_s, each.timeout_s, each.rps) for each in seen} == {(7, 60, 20)}

@@ -97,3 +97,12 @@ def test_a_pause_of_the_client_is_told_once() -> None:
     now = at(330_000_000, 100)
     assert watching.look(now, None) == ("client_bound: this client paused for 130 ms",)
     assert watching.look(now, None) == ()
+
+
+def test_a_slower_step_of_other_machines_is_no_pause() -> None:
+    watching = Signs(4)
+    for elapsed_ms in (250, 500, 760, 1010):
+        watching.tick(elapsed_ms * 1_000_000)
+    assert watching.look(at(1_010_000_000, 100), None) == ()
+    watching.tick(1_560_000_000)
+    assert "paused for 300 ms" in watching.look(at(1_560_000_000, 200), None)[0]

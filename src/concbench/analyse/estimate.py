@@ -113,7 +113,7 @@ def summary(values: Iterable[float]) -> Summary:
     n = int(data.size)
     if n == 0:
         return Summary(n=0, ci=dict.fromkeys(_NAMES))
-    points = {f"p{percent}": _nearest_rank(data, percent) for percent in PERCENTILES}
+    points = {f"p{percent}": _percentile(data, percent) for percent in PERCENTILES}
     return Summary(
         n=n,
         # Rounding can put the mean of equal numbers one step outside their range.
@@ -157,12 +157,14 @@ def binomial_quantile(q: float, n: int, p: float) -> int:
 _NAMES = tuple(f"p{percent}" for percent in PERCENTILES)
 
 
-def _nearest_rank(ordered: NDArray[np.float64], percent: int) -> float | None:
-    n = int(ordered.size)
-    if n * (100 - percent) < 100:
-        return None
+def nearest_rank(ordered: NDArray[np.float64], percent: int) -> float:
+    """Return the percentile of at least one value in ascending order: always one of them."""
     # In integers: 0.95 · 60 in floating point may land just above 57 and shift the rank.
-    return float(ordered[-(-n * percent // 100) - 1])
+    return float(ordered[-(-int(ordered.size) * percent // 100) - 1])
+
+
+def _percentile(ordered: NDArray[np.float64], percent: int) -> float | None:
+    return None if ordered.size * (100 - percent) < 100 else nearest_rank(ordered, percent)
 
 
 def _order_interval(ordered: NDArray[np.float64], percent: int) -> tuple[float, float] | None:

@@ -25,7 +25,8 @@ class RateLevel(Struct, frozen=True, kw_only=True):
 
     `in_flight` is how many requests were at the box at once, by Little's law: rate · E2E. `users`
     are those with the think time Z between an answer and the next question: rate · (E2E + Z).
-    `queue_slope_per_s` is how fast the number in flight grew.
+    `queue_slope_per_s` is how fast the number in flight grew; where that is saturation the law
+    does not hold, and both are None.
     """
 
     cell: str
@@ -105,6 +106,7 @@ def rate_level(
     load = cell.saturation or {}
     e2e_ms, rate = cell.client.e2e_ms.mean, cell.rate_rps or 0.0
     e2e_s = None if e2e_ms is None else e2e_ms / 1e3
+    grows = load.get("state") == "saturated"
     return RateLevel(
         cell=cell.cell,
         rate_rps=rate,
@@ -115,8 +117,8 @@ def rate_level(
         queue_slope_per_s=load.get("queue_slope_per_s"),
         completions_per_arrival=load.get("completions_per_arrival"),
         e2e_mean_s=e2e_s,
-        in_flight=None if e2e_s is None else rate * e2e_s,
-        users=None if e2e_s is None else rate * (e2e_s + think_s),
+        in_flight=None if e2e_s is None or grows else rate * e2e_s,
+        users=None if e2e_s is None or grows else rate * (e2e_s + think_s),
         failed_pct=failed_pct,
         objectives=objectives,
         standing=standing,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from concbench.analyse.estimate import nearest_rank
 from concbench.analyse.evidence import gather
 from concbench.analyse.rates import batch_tok_per_s
 from concbench.analyse.streams import Floats
@@ -87,12 +88,17 @@ def round_values(
 
 
 def _median_and_worst(base: str, values: Floats) -> dict[str, float]:
-    """Return the median, and the mean of the slowest quarter where there are four values."""
+    """Return the median, and the mean of the slowest quarter where there are four values.
+
+    The median is the p50 of every table, by nearest rank: half of a wave may have queued, and what
+    lies between the two halves is the time of no request.
+    """
     if not values.size:
         return {}
-    found = {f"{base}.{MEDIAN}": float(np.median(values))}
+    ordered = np.sort(values)
+    found = {f"{base}.{MEDIAN}": nearest_rank(ordered, 50)}
     if values.size >= LEAST_FOR_QUARTER:
-        quarter = np.sort(values)[-(values.size // 4) :]
+        quarter = ordered[-(values.size // 4) :]
         found[f"{base}.{WORST}"] = float(quarter.mean())
     return found
 

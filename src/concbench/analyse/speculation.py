@@ -63,9 +63,9 @@ class SpeculationContent(Struct, frozen=True, kw_only=True):
 
     `pays`, `costs`, `equal` and `undecided` (levels without a verdict among them) are
     concurrencies. `stops_in` is the crossover's bracket: the largest level at which it is shown to
-    pay below all others, and the smallest at which it is not. `accepted_len` is the least and the
-    most of the levels; `acceptance_varies`: they lie more than 5 % apart, so that levels differ by
-    more than their number of users.
+    pay below all others, and the smallest above it at which it is shown to cost. `accepted_len` is
+    the least and the most of the levels; `acceptance_varies`: they lie more than 5 % apart, so that
+    levels differ by more than their number of users.
     """
 
     content: str

@@ -27,6 +27,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from concbench.analyse.single import single_of
 from concbench.domain import Doubt, TargetFacts
 from concbench.result import CellResult
 
@@ -158,7 +159,7 @@ def _prediction(
     prefill, method = _prefill(sound)
     levels: list[PredictedLevel] = []
     if model is not None:
-        levels = _levels(rows, model, prefill)
+        levels = _levels(rows, model, prefill, facts)
     errors = [abs(level.error_pct) for level in levels if level.error_pct is not None]
     return StepPrediction(
         lane=place[0],
@@ -210,12 +211,19 @@ def step_row(cell: CellResult, facts: TargetFacts | None) -> StepRow | None:
 
 def _waits(cell: CellResult, facts: TargetFacts | None) -> bool:
     """Return whether the engine cannot run so many at once: then a step is not one of N."""
-    ok, n = cell.requests.ok, cell.concurrency
-    if facts is None or not ok:
+    ok = cell.requests.ok
+    return bool(ok) and _too_many(
+        cell.concurrency, cell.context_tok + cell.tokens.output / ok, facts
+    )
+
+
+def _too_many(n: int, request_tok: float, facts: TargetFacts | None) -> bool:
+    """Return whether n requests of that length are more than slots or KV pool hold at once."""
+    if facts is None:
         return False
-    need_tok = n * (cell.context_tok + cell.tokens.output / ok)
     over_slots = facts.slots is not None and n > facts.slots
-    return over_slots or (facts.kv_capacity_tok is not None and need_tok > facts.kv_capacity_tok)
+    pool_tok = facts.kv_capacity_tok
+    return over_slots or (pool_tok is not None and n * request_tok > pool_tok)
 
 
 def _decode_tok_per_s(cell: CellResult) -> float | None:
@@ -273,15 +281,20 @@ def _error_pct(model: StepModel | None, row: StepRow) -> float | None:
 
 
 def _levels(
-    rows: Sequence[StepRow], model: StepModel, prefill: float | None
+    rows: Sequence[StepRow], model: StepModel, prefill: float | None, facts: TargetFacts | None
 ) -> list[PredictedLevel]:
-    """Return the measured levels, and forecasts between and above them, by context."""
+    """Return the measured levels, and forecasts between and above them, by context.
+
+    Nothing is forecast that the engine's slots or its KV pool cannot run at once.
+    """
     found: list[PredictedLevel] = []
     for context in dict.fromkeys(row.context_tok for row in rows):
         mine = {row.concurrency: row for row in rows if row.context_tok == context}
         for n in sorted({*mine, *_more(sorted(mine))}):
             row = mine.get(n)
             like = row or mine[max(level for level in mine if level < n)]
+            if row is None and _too_many(n, like.context_tok + like.output_tok, facts):
+                continue
             decode = _decode(model, like, n)
             if decode <= 0:
                 continue
@@ -341,13 +354,8 @@ def _held_out(rows: Sequence[StepRow]) -> list[HeldOut]:
 
 def _prefill(cells: Sequence[CellResult]) -> tuple[float | None, str | None]:
     """Return the prefill rate of one request, tok/s, at the longest context, and its method."""
-    alone = [cell for cell in cells if cell.concurrency == 1]
-    for cell in sorted(alone, key=lambda one: -one.context_tok):
-        if cell.client.prefill_tok_per_s is not None:
-            return cell.client.prefill_tok_per_s.point, "slope"
-        ttft_ms, ok = cell.client.ttft_ms.mean, cell.requests.ok
-        if ttft_ms and ok and cell.tokens.prompt:
-            uncached = (cell.tokens.prompt - (cell.tokens.cached or 0)) / ok
-            if uncached > 0:
-                return uncached / ttft_ms * 1e3, "prompt ÷ TTFT"
+    for cell in sorted(cells, key=lambda one: -one.context_tok):
+        alone = single_of([cell])
+        if alone is not None and alone.prefill is not None:
+            return alone.prefill.point, alone.prefill_method
     return None, None

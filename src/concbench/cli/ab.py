@@ -23,7 +23,7 @@ from concbench.measure.ab import compare_lanes
 from concbench.measure.ab_parts import AbHooks, AbOptions, Side
 from concbench.measure.session import Session
 from concbench.measure.target import TargetOptions, embedded_context_tok, ready
-from concbench.plan.levels import parse_duration, parse_levels, parse_percent
+from concbench.plan.levels import parse_levels
 from concbench.plan.matrix import file_name
 from concbench.plan.order import Letter
 from concbench.report.comparisontables import word
@@ -69,27 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="start each lane once and keep both up (default: one at a time, started for each run)",
     )
     gating.add_accept(parser)
-    group = parser.add_argument_group("when it ends")
-    group.add_argument(
-        "--pairs",
-        type=options.checked(options.positive),
-        default=MOST_PAIRS,
-        metavar="N",
-        help=f"at most so many pairs of runs; looks after 5, 7 and 10 (default {MOST_PAIRS})",
-    )
-    gating.add_delta(group)
-    group.add_argument(
-        "--until",
-        type=options.checked(parse_percent),
-        metavar="P%",
-        help="leave a level alone once its ratio's interval is within ±P%%, verdict or not",
-    )
-    group.add_argument(
-        "--max-s",
-        type=options.checked(parse_duration),
-        metavar="S",
-        help="begin no pair after so long (default: no limit)",
-    )
+    gating.add_ending(parser, MOST_PAIRS)
     gating.add_gate(parser)
     group = parser.add_argument_group("baseline")
     group.add_argument(

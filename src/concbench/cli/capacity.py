@@ -65,20 +65,21 @@ def run(args: Namespace) -> int:
     from concbench.result import to_json
 
     result, exhibits = drawn_result(args.study) if args.html else (stored_result(args.study), [])
-    found = add_capacity(result, args.slo, args.think_s)
+    found, rates = add_capacity(result, args.slo, args.think_s)
     forecast = predictions(result.cells, result.doubts, result.targets)
     told = {**(result.payload or {})["capacity"], "predictions": to_builtins(forecast)}
     result.payload = {**(result.payload or {}), "capacity": told}
+    series = _series(found, rates, args.think_s)
     if args.json:
         _write(args.json, to_json(result))
     if args.md:
-        _write(args.md, capacity_markdown(found[0], forecast, args).encode())
+        _write(args.md, capacity_markdown(series, forecast, args.slo).encode())
     if args.html:
         from concbench.report.html import write_html
 
         write_html(result, args.html, exhibits)
     if not args.quiet:
-        _show(found[0], forecast, args)
+        _show(series, forecast, args)
     return exit_code(result)
 
 
@@ -116,34 +117,36 @@ def _write(where: str, content: bytes) -> None:
         raise OutputUnusable(f"cannot write {where}: {error.strerror}") from None
 
 
-def capacity_markdown(
-    found: list[Capacity], forecast: list[StepPrediction], args: Namespace
-) -> str:
-    """Return answers, levels and predictions as Markdown, fit for a wiki."""
+def _series(found: list[Capacity], rates: list[RateCapacity], think_s: float) -> list[list[str]]:
+    """Return the lines of each series of levels and of rates, its answer first."""
     from concbench.report.capacity import series_lines
+    from concbench.report.ratecapacity import rate_lines
+
+    return [list(series_lines(each, think_s)) for each in found] + [
+        list(rate_lines(each, think_s)) for each in rates
+    ]
+
+
+def capacity_markdown(series: list[list[str]], forecast: list[StepPrediction], slo: str) -> str:
+    """Return answers, levels and predictions as Markdown, fit for a wiki."""
     from concbench.report.markdown import escaped
     from concbench.report.prediction import prediction_markdown
 
-    blocks = [f"objectives: {escaped(args.slo)}"]
-    for series in found:
-        first, *rest = series_lines(series, args.think_s)
+    blocks = [f"objectives: {escaped(slo)}"]
+    for first, *rest in series:
         blocks += [f"**{escaped(first)}**", "\n".join(f"- {escaped(one.strip())}" for one in rest)]
     blocks += [prediction_markdown(one) for one in forecast]
     return "\n\n".join(blocks) + "\n"
 
 
-def _show(found: list[Capacity], forecast: list[StepPrediction], args: Namespace) -> None:
+def _show(series: list[list[str]], forecast: list[StepPrediction], args: Namespace) -> None:
     from rich.console import Console
 
-    from concbench.report.capacity import series_lines
     from concbench.report.prediction import prediction_lines
 
     console = Console(stderr="-" in (args.json, args.md), highlight=False)
-    for series in found:
-        for line in series_lines(series, args.think_s):
+    for lines in (*series, *(prediction_lines(one) for one in forecast)):
+        for line in lines:
             console.print(line, soft_wrap=True, markup=False)
-    for one in forecast:
-        for line in prediction_lines(one):
-            console.print(line, soft_wrap=True, markup=False)
-    if not found:
-        console.print("no level of a fixed concurrency is on record: measure with burst or sustain")
+    if not series:
+        console.print("no level or rate is on record: measure with burst, sustain or rate")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 
-from concbench import __version__
 from concbench.analyse.capacity import capacity
 from concbench.analyse.exhibits import Exhibit
-from concbench.analyse.study import StudyFacts, exit_code, judge
+from concbench.analyse.study import exit_code
 from concbench.cli import options
 from concbench.cli.capacity import DEFAULT_SLO, add_capacity, slo_text, think
-from concbench.cli.find_rate import search_rate
+from concbench.cli.find_rate import judged, search_rate
 from concbench.cli.live import LiveDisplay
 from concbench.cli.loads import file_prompts, lane_session, plain, target_options
 from concbench.cli.rate import EMBEDDED_SLOTS, per_second
@@ -26,6 +25,9 @@ from concbench.plan.prompts import Prompt
 from concbench.plan.search import Search
 from concbench.report.capacity import series_lines
 from concbench.report.ratecapacity import rate_lines
+
+OF_ONE = {"users": ("--until", "--min-s"), "rate": ("--poisson", "--duration", "--drain-s")}
+"""Options that only one kind of search has a use for."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -74,8 +76,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=options.checked(parse_duration),
         default=30.0,
         metavar="S",
-        help="how long requests arrive in each round (default 30s), or until 80 have, --max-s at "
-        "most",
+        help="how long requests arrive in each round (default 30s); longer, up to --max-s, until "
+        "80 have; a round that was too short to tell is repeated once, twice as long",
     )
     group.add_argument(
         "--drain-s",
@@ -126,9 +128,14 @@ def count(text: str) -> int:
 
 
 def _check(args: Namespace) -> None:
-    """Raise UsageError for a range that is none, and for half a user."""
+    """Raise UsageError for a range that is none, half a user, and what would do nothing."""
     if args.least > args.most:
         raise UsageError(f"concbench find: --from {args.least:g} is above --to {args.most:g}")
+    given = {word.partition("=")[0] for word in args.argv}
+    other = "users" if args.by == "rate" else "rate"
+    for option in OF_ONE[other]:
+        if option in given:
+            raise UsageError(f"concbench find: {option} is of --by {other}, here it does nothing")
     if args.by == "rate":
         return
     for name in ("least", "most"):
@@ -203,16 +210,7 @@ def holds(study: OpenStudy, rounds: list[Round], slos: list[Slo]) -> bool:
     It does where the level holds, and where it had too few requests for an interval: a low level
     has few, and higher ones will tell.
     """
-    facts = StudyFacts(
-        tool_version=__version__,
-        command="find",
-        study=None,
-        began_utc="",
-        machine={},
-        targets=study.facts,
-        target_half_width=None,
-    )
-    result = judge(rounds, facts)
+    result = judged(study, rounds)
     found = capacity(result.cells, result.doubts, result.targets, slos)
     if not found:
         return False

@@ -9,13 +9,15 @@ from concbench import __version__
 from concbench.analyse.ratecapacity import RateLevel, rate_level
 from concbench.analyse.study import StudyFacts, judge
 from concbench.cli.live import LiveDisplay
+from concbench.cli.rate import rate_options
 from concbench.cli.study import OpenStudy
 from concbench.domain import Round
-from concbench.measure.open import OUTPUT_TOK, RateOptions, rate
+from concbench.measure.open import OUTPUT_TOK, rate
 from concbench.measure.session import Session
 from concbench.plan.levels import Slo
 from concbench.plan.prompts import Prompt
 from concbench.plan.search import RateSearch
+from concbench.result import Result
 
 LEAST_ARRIVALS = 80
 """So many requests a round at least: a 95th percentile has an interval from 72 on."""
@@ -105,21 +107,9 @@ class _Probe:
         self.confirmed: set[float] = set()
         self.rounds: dict[float, list[Round]] = {}
         self.count = 0
-        self._options = RateOptions(
-            arrival="poisson" if args.poisson else "constant",
-            rps=1.0,
-            duration_s=args.duration,
-            prompt_tok=args.prompt_tokens,
-            output_tok=args.output_tokens or OUTPUT_TOK,
-            content=args.content,
-            seed=study.seed,
-            warmup=args.warmup,
-            drain_s=args.drain_s,
-            timeout_s=args.timeout_s,
-            same_prompt=args.same_prompt,
-            file_prompts=prompts,
-            reset_cache=args.reset_cache,
-        )
+        # The rate of each round is set when it is measured.
+        words = {"rps": 1.0, "trace": None, "output_tokens": args.output_tokens or OUTPUT_TOK}
+        self._options = rate_options(Namespace(**{**vars(args), **words}), study.seed, prompts)
 
     def measured(self, rps: float, rounds: int, longer: float = 1.0) -> RateLevel | None:
         """Measure a rate, in rounds of its own length; None where a signal came.
@@ -148,8 +138,8 @@ class _Probe:
                 kept.append(finished)
             self.display.finished(finished, self.study.facts.get(finished.cell.lane))
 
-        display = self.display
-        campaign = rate(self.session, asked, on_round, display.look, display.say, done=self.count)
+        display, look = self.display, self.study.looking(self.display.look)
+        campaign = rate(self.session, asked, on_round, look, display.say, done=self.count)
         for cell, why in campaign.ended_by.items():
             self.study.writer.note("ended_by", {"cell": cell, "ended_by": why})
         return None if campaign.interrupted else level_of(self.study, kept, self.slos)
@@ -157,6 +147,12 @@ class _Probe:
 
 def level_of(study: OpenStudy, rounds: list[Round], slos: list[Slo]) -> RateLevel:
     """Return a rate judged from its rounds so far."""
+    result = judged(study, rounds)
+    return rate_level(result.cells[0], result.doubts, slos)
+
+
+def judged(study: OpenStudy, rounds: list[Round]) -> Result:
+    """Return what the rounds of one level come to, while the search goes on."""
     facts = StudyFacts(
         tool_version=__version__,
         command="find",
@@ -166,5 +162,4 @@ def level_of(study: OpenStudy, rounds: list[Round], slos: list[Slo]) -> RateLeve
         targets=study.facts,
         target_half_width=None,
     )
-    result = judge(rounds, facts)
-    return rate_level(result.cells[0], result.doubts, slos)
+    return judge(rounds, facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, _ActionsContainer
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from concbench.analyse.unlike import ACCEPTABLE
 from concbench.analyse.verdict import DELTA
 from concbench.cli import options
 from concbench.errors import OutputUnusable, UsageError
-from concbench.plan.levels import parse_percent
+from concbench.plan.levels import parse_duration, parse_percent
 from concbench.result import Result, VerdictResult
 
 FAILED = 5
@@ -38,8 +38,16 @@ def add_accept(parser: ArgumentParser) -> None:
     )
 
 
-def add_delta(group: _ActionsContainer) -> None:
-    """Add the margin within which two sides count as equal, which is fixed beforehand."""
+def add_ending(parser: ArgumentParser, most_pairs: int) -> None:
+    """Add when a comparison ends, and the margin within which sides count as equal."""
+    group = parser.add_argument_group("when it ends")
+    group.add_argument(
+        "--pairs",
+        type=options.checked(options.positive),
+        default=most_pairs,
+        metavar="N",
+        help=f"at most so many pairs of runs; looks after 5, 7 and 10 (default {most_pairs})",
+    )
     group.add_argument(
         "--delta",
         type=options.checked(parse_percent),
@@ -47,6 +55,18 @@ def add_delta(group: _ActionsContainer) -> None:
         metavar="P%",
         help="what lies within ±P%% counts as equal, and a control that moves by half of it is a "
         f"drift (default {100 * DELTA:g}%%; a machine that is less steady than that needs more)",
+    )
+    group.add_argument(
+        "--until",
+        type=options.checked(parse_percent),
+        metavar="P%",
+        help="leave a level alone once its ratio's interval is within ±P%%, verdict or not",
+    )
+    group.add_argument(
+        "--max-s",
+        type=options.checked(parse_duration),
+        metavar="S",
+        help="begin no pair after so long (default: no limit)",
     )
 
 

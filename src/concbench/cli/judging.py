@@ -166,7 +166,7 @@ def accepted_of(reader: StudyReader) -> list[str]:
 def delta_of(reader: StudyReader) -> float:
     """Return the margin that was fixed before the comparison was run."""
     found = reader.plan.get("delta")
-    return found if isinstance(found, float) and 0 < found < 1 else DELTA
+    return found if isinstance(found, float) and 0 < found <= 1 else DELTA
 
 
 def gone_of(reader: StudyReader) -> dict[str, str]:

@@ -13,7 +13,8 @@ from concbench.cli import options
 from concbench.cli.study import OpenStudy, targets
 from concbench.measure.session import Session
 from concbench.measure.target import TargetOptions, embedded_context_tok, ready
-from concbench.plan.prompts import Prompt, load_prompts_file
+from concbench.plan.promptfile import load_prompts_file
+from concbench.plan.prompts import Prompt
 from concbench.serve.http import Access
 
 MOST_EMBEDDED_SLOTS = 64

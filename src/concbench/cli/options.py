@@ -84,7 +84,7 @@ def let_options_stand_between(parser: ArgumentParser) -> None:
 
     def parse(args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's own
         # Argparse keeps the usage as a template meanwhile, in which a % begins a placeholder.
-        parser.usage = parser.format_usage()[len("usage: ") :].replace("%", "%%")
+        parser.usage = parser.format_usage().removeprefix("usage: ").replace("%", "%%")
         return parser.parse_intermixed_args(args, namespace)
 
     parser.parse_args = parse  # type: ignore[method-assign]

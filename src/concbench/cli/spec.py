@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from concbench.analyse.driver import looks_up_to
+from concbench.analyse.exhibits import Exhibit
 from concbench.cli import gating, options
 from concbench.cli.ab import MOST_PAIRS, hooks_of, options_of, recorded, side_of
 from concbench.cli.loads import plain
@@ -18,7 +19,7 @@ from concbench.cli.spec_sides import parse_flag, spec_sides
 from concbench.cli.study import OpenStudy, deliver, new_study, result_of
 from concbench.measure.ab import compare_lanes
 from concbench.plan.content import ContentKind
-from concbench.plan.levels import parse_duration, parse_levels, parse_percent
+from concbench.plan.levels import parse_levels
 from concbench.result import Result, VerdictResult
 
 CONTENTS = ("prose", "code", "json", "repetition")
@@ -37,6 +38,7 @@ def contents(text: str) -> list[str]:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of `spec`."""
+    options.let_options_stand_between(parser)
     parser.add_argument(
         "sides",
         nargs="+",
@@ -70,27 +72,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--both-up", action="store_true", help="start both sides once and keep them up"
     )
     gating.add_accept(parser)
-    group = parser.add_argument_group("when it ends")
-    group.add_argument(
-        "--pairs",
-        type=options.checked(options.positive),
-        default=MOST_PAIRS,
-        metavar="N",
-        help=f"at most so many pairs of runs; looks after 5, 7 and 10 (default {MOST_PAIRS})",
-    )
-    gating.add_delta(group)
-    group.add_argument(
-        "--until",
-        type=options.checked(parse_percent),
-        metavar="P%",
-        help="leave a level alone once its ratio's interval is within ±P%%, verdict or not",
-    )
-    group.add_argument(
-        "--max-s",
-        type=options.checked(parse_duration),
-        metavar="S",
-        help="begin no pair after so long (default: no limit)",
-    )
+    gating.add_ending(parser, MOST_PAIRS)
     options.add_target(parser)
     options.add_workload(parser)
     options.add_rounds(parser, growing=False)
@@ -159,8 +141,9 @@ def _concluded(args: Namespace, study: OpenStudy) -> int:
     """Judge from the disk, write and show; return the contract's exit code."""
     from concbench.analyse.study import exit_code
 
-    result = result_of(study.folder)
-    deliver(Namespace(**{**vars(args), "quiet": True}), result, study.folder)
+    exhibits: list[Exhibit] = []
+    result = result_of(study.folder, exhibits=exhibits)
+    deliver(Namespace(**{**vars(args), "quiet": True}), result, study.folder, exhibits)
     _shown(args, result, study)
     return exit_code(result)
 

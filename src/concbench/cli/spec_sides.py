@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from concbench.cli.sides import SideSpec, scalar, spec
+from concbench.engines.spelling import canonical
 from concbench.errors import UsageError
 from concbench.measure.target import find_lane, is_embedded
 from concbench.plan.model import LanePlan, Plan
 from concbench.serve import records
-from concbench.serve.launch import flags_of
+from concbench.serve.launch import engine_of, flags_of
+from concbench.serve.words import dialect
 
 EMBEDDED_FLAGS: Mapping[str, Any] = {"spec-type": "ngram-simple"}
 """What the embedded engine speculates with unless told otherwise: it needs no draft model."""
@@ -105,8 +107,10 @@ def _startable(target: str, args: Namespace) -> tuple[LanePlan, Plan]:
 def _own(lane: LanePlan) -> list[str]:
     """Return the lane's flags of speculation, as the plan spells them where it sets them itself."""
     flags = lane.flags if lane.command is None and lane.container is None else flags_of(lane)
-    return [
-        name
-        for name in flags
-        if SPECULATION.fullmatch(name.lstrip("-").partition(".")[0].replace("_", "-"))
-    ]
+    spelling = dialect(engine_of(lane))
+
+    def speculates(name: str) -> bool:
+        plain = name.lstrip("-").partition(".")[0].replace("_", "-")
+        return any(SPECULATION.fullmatch(each) for each in (plain, canonical(plain, spelling)))
+
+    return [name for name in flags if speculates(name)]

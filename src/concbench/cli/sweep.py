@@ -35,7 +35,8 @@ from concbench.plan.file import load_plan
 from concbench.plan.matrix import MatrixCell, Variant, cells_of, file_name, variants
 from concbench.plan.model import LinkPlan, Plan
 from concbench.plan.output import WINDOW_STEPS
-from concbench.plan.prompts import Prompt, load_prompts_file, longest_tok
+from concbench.plan.promptfile import load_prompts_file, longest_tok
+from concbench.plan.prompts import Prompt
 from concbench.serve.http import Access
 from concbench.serve.launch import varied
 from concbench.serve.lint import static_lane

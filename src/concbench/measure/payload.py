@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from concbench.analyse.capacity import failed_pct_of
 from concbench.domain import Round, to_builtins
 from concbench.plan.levels import Slo, parse_slo
 from concbench.result import CellResult, Result
@@ -53,8 +54,7 @@ def _goodput(cell: CellResult) -> dict[str, Any]:
 
 def _value(cell: CellResult, slo: Slo) -> float | None:
     if slo.metric == "failed_pct":
-        sent = cell.requests.sent
-        return 100 * cell.requests.failed / sent if sent else None
+        return failed_pct_of(cell)
     if slo.metric == "user_tok_per_s":
         slowest_ms = cell.client.tpot_ms.p95
         return 1e3 / slowest_ms if slowest_ms else None

@@ -23,15 +23,18 @@ class Signs:
         """`most`: so many requests of ours are in flight at most; None without a limit."""
         self._most = most
         self._ticked_ns = 0
+        self._step_ns = 0
         self._late_ns = 0
         self._heard = (0, 0)
         self._before: set[str] = set()
 
     def tick(self, elapsed_ns: int) -> None:
         """Take note of a tick of the load's loop."""
-        late_ns = elapsed_ns - self._ticked_ns - TICK_NS
-        if self._ticked_ns and late_ns > self._late_ns:
-            self._late_ns = late_ns
+        if self._ticked_ns:
+            # Over other machines the counts come in a slower step, and none of that is a pause.
+            interval_ns = elapsed_ns - self._ticked_ns
+            self._step_ns = max(TICK_NS, min(self._step_ns or interval_ns, interval_ns))
+            self._late_ns = max(self._late_ns, interval_ns - self._step_ns)
         self._ticked_ns = elapsed_ns
 
     def look(self, progress: Progress, view: LiveView | None) -> tuple[str, ...]:

@@ -30,7 +30,6 @@ from concbench.plan.vocabulary import NOUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 __all__ = [
     "Calibration",
@@ -38,9 +37,8 @@ __all__ = [
     "Tokenizer",
     "calibration_prompts",
     "fit_calibration",
-    "load_prompts_file",
-    "longest_tok",
     "make_prompts",
+    "prompt_of",
     "prompts_sha256",
     "repeated_starts",
     "word_count",
@@ -177,7 +175,7 @@ def _counted_prompts(
     ]
     _settle(drafts, target_tok, template_tok, tokenizer, costs, spares)
     return [
-        _prompt(draft.best[2], draft.best[1], index, exact=draft.best[0] == 0)
+        prompt_of(draft.best[2], draft.best[1], index, exact=draft.best[0] == 0)
         for index, draft in zip(indices, drafts, strict=True)
         if draft.best is not None
     ]
@@ -290,7 +288,7 @@ def _estimated_prompt(
         raise _too_small(target_tok, template_tok, least_tok)
     filling = list(islice(stream, max(1, round(room) - words)))
     estimate = calibration.template_tok + calibration.tok_per_word * (words + len(filling))
-    return _prompt(head + "".join(filling), round(estimate), index, exact=False)
+    return prompt_of(head + "".join(filling), round(estimate), index, exact=False)
 
 
 def _too_small(target_tok: int, template_tok: int, least_tok: int) -> UsageError:
@@ -301,7 +299,7 @@ def _too_small(target_tok: int, template_tok: int, least_tok: int) -> UsageError
     )
 
 
-def _prompt(
+def prompt_of(
     text: str,
     tok: int | None,
     index: int,
@@ -326,76 +324,3 @@ def repeated_starts(prompts: Sequence[Prompt], start_chars: int = 64) -> int:
     """Return how many prompts begin with the same characters as an earlier one."""
     starts = Counter(prompt.text[:start_chars] for prompt in prompts)
     return sum(count - 1 for count in starts.values())
-
-
-def load_prompts_file(path: Path) -> list[Prompt]:
-    """Return the prompts of a file: one a line, or JSON Lines for `.jsonl`, `.ndjson`, `.json`.
-
-    A JSON line is `{"prompt": text}` or `{"messages": [{"role": …, "content": …}, …]}`; blank
-    lines are skipped. Raises UsageError naming the line for anything else.
-    """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read prompts: {error.strerror or error}") from error
-    as_json = path.suffix.lower() in {".jsonl", ".ndjson", ".json"}
-    prompts: list[Prompt] = []
-    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        where = f"{path}:{number}"
-        try:
-            text = line.decode().strip()
-        except UnicodeDecodeError as error:
-            raise UsageError(
-                f"{where}: not UTF-8 (byte {error.start + 1}); save as UTF-8"
-            ) from error
-        if not text:
-            continue
-        index = len(prompts)
-        prompts.append(
-            _json_prompt(text, index, where) if as_json else _prompt(text, None, index, exact=False)
-        )
-    if not prompts:
-        raise UsageError(f"{path}: holds no prompts; expected one a line")
-    return prompts
-
-
-def longest_tok(prompts: Sequence[Prompt]) -> int:
-    """Return about how many tokens the longest of some prompts has; at least 1.
-
-    Counted where a tokenizer did, otherwise estimated from its words: enough to tell what the KV
-    pool must hold, not a measurement.
-    """
-    return max(
-        1,
-        *(
-            prompt.tok or math.ceil(TOK_PER_WORD["prose"] * word_count(prompt.text))
-            for prompt in prompts
-        ),
-    )
-
-
-class _Line(Struct):
-    """What a JSON line may hold."""
-
-    prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
-
-
-def _json_prompt(line: str, index: int, where: str) -> Prompt:
-    """Return the prompt of one JSON line. Raises UsageError."""
-    try:
-        row = msgspec.json.decode(line, type=_Line)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"{where}: {error}; expected {_JSON_LINE}") from error
-    if (not row.prompt) == (not row.messages):
-        raise UsageError(f"{where}: expected {_JSON_LINE}, not empty")
-    if row.prompt:
-        return _prompt(row.prompt, None, index, exact=False)
-    for message in row.messages or []:
-        if not isinstance(message.get("role"), str) or "content" not in message:
-            raise UsageError(f'{where}: a message lacks "role" or "content"; expected {_JSON_LINE}')
-    text = msgspec.json.encode(row.messages, order="sorted").decode()
-    return _prompt(text, None, index, exact=False, messages=row.messages)
-
-
-_JSON_LINE = '{"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}'

@@ -146,6 +146,21 @@ def test_what_the_tools_really_wrote(names, tool, requests, output_tok):
         assert took_s == pytest.approx(127 * 0.020, abs=0.1)
 
 
+def test_counts_of_two_sources_are_not_mixed(tmp_path):
+    path = tmp_path / "profile_export.jsonl"
+    first, *others = (SAMPLES / "real/aiperf-0.13.0.jsonl").read_text().splitlines()
+    less = json.loads(first)
+    for name in ("usage_completion_tokens", "usage_prompt_tokens"):
+        del less["metrics"][name]
+    told = [json.loads(line) for line in others]
+    for one in told:
+        one["metrics"]["output_sequence_length"]["value"] = 120
+    path.write_text("\n".join(map(json.dumps, (less, *told))))
+    (made,) = read_files([path], None, NOW).rounds
+    assert {record.token_source for record in made.requests} == {"tokenizer"}
+    assert sorted(record.output_tok for record in made.requests) == [120, 120, 120, 128]
+
+
 def test_files_of_two_tools_are_not_put_into_one_study():
     with pytest.raises(UsageError, match="different tools"):
         read("guidellm.json", "llama_benchy.json")

@@ -58,7 +58,9 @@ def read(
 ) -> Imported:
     """Return one cell from a summary, from its records, or from both, given together."""
     summary = summaries[0] if summaries else {}
-    raws = [_request(one) for one in records]
+    # One source of counts for all: a study that mixes two says neither.
+    by_server = bool(records) and all(map(_has_usage, records))
+    raws = [_request(one, by_server=by_server) for one in records]
     told = _cell(summary, raws, lane)
     cell = Cell(
         cell=told.cell,
@@ -74,7 +76,7 @@ def read(
             raws,
             cell,
             arrival=_arrival(told, len(raws)),
-            source="usage" if all(map(_has_usage, records)) else "tokenizer",
+            source="usage" if by_server else "tokenizer",
             began_utc=safe.text(summary.get("start_time")) or began_utc,
             tool=AIPERF,
         )
@@ -172,7 +174,7 @@ def _has_usage(one: Mapping[str, Any]) -> bool:
     return _USAGE in safe.mapping(one.get("metrics")) or bool(one.get("error"))
 
 
-def _request(one: Mapping[str, Any]) -> RawRequest:
+def _request(one: Mapping[str, Any], *, by_server: bool) -> RawRequest:
     metadata, metrics = safe.mapping(one.get("metadata")), safe.mapping(one.get("metrics"))
     error = safe.mapping(one.get("error"))
     start, end = (safe.number(_scaled_ns(metadata.get(key))) for key in _STAMPS)
@@ -200,14 +202,16 @@ def _request(one: Mapping[str, Any]) -> RawRequest:
         gaps_s=[gap * factor for gap in safe.numbers(gaps.get("value"))],
         last_s=length,
         end_s=length,
-        prompt_tok=count("usage_prompt_tokens", "input_sequence_length", "error_isl"),
-        output_tok=count(_USAGE, "output_sequence_length", "output_token_count"),
+        prompt_tok=count(*_PROMPT[by_server], "input_sequence_length", "error_isl"),
+        output_tok=count(*_OUTPUT[by_server], "output_sequence_length", "output_token_count"),
         error=None if cancelled or not error else said or "error",
         cut=cancelled,
     )
 
 
 _USAGE = "usage_completion_tokens"
+_PROMPT: dict[bool, tuple[str, ...]] = {True: ("usage_prompt_tokens",), False: ()}
+_OUTPUT: dict[bool, tuple[str, ...]] = {True: (_USAGE,), False: ()}
 _STAMPS = ("request_start_ns", "request_end_ns")
 
 

@@ -34,6 +34,11 @@ engine = "llamacpp"
 model = "m.gguf"
 flags = { parallel = 4, spec-type = "ngram-mod", spec-draft-n-max = 8 }
 
+[lanes.hub]
+engine = "llamacpp"
+model = "m.gguf"
+flags = { parallel = 4, hf-repo-draft = "somebody/draft" }
+
 [lanes.plain]
 engine = "llamacpp"
 model = "m.gguf"
@@ -72,6 +77,9 @@ def test_a_lane_that_speculates_is_measured_without(plan: str) -> None:
     off, on = flags_by_side(plan, "gguf")
     assert off == {"parallel": "4"}
     assert on == {"parallel": "4", "spec-type": "ngram-mod", "spec-draft-n-max": "8"}
+    off, on = flags_by_side(plan, "hub")
+    assert off == {"parallel": "4"}, "by the engine's own name of a flag too"
+    assert on == {"parallel": "4", "spec-draft-hf": "somebody/draft"}
 
 
 def test_other_flags_take_the_place_of_the_lanes_own(plan: str) -> None:

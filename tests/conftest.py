@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,11 @@ from hypothesis import HealthCheck, settings
 # How fast inputs are made says something about the machine's load, nothing about the code.
 settings.register_profile("steady", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("steady")
+
+# A shell's background job, and nohup's, has SIGINT ignored, and what it starts inherits that: tests
+# of Ctrl-C would wait for nothing. A handler of ours is not inherited, the default is.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

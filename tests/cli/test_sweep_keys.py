@@ -13,6 +13,7 @@ import pytest
 from concbench.cli.main import main
 from concbench.errors import MissingExtra
 from concbench.measure import echo, sweep_rounds, throughput
+from concbench.measure.sweep_state import PROMPTS_NOTE, standing_of
 from concbench.store.read import open_study
 from tests.cli.test_sweep import by_cell, lane, measured, reference, sweep, write
 
@@ -106,6 +107,20 @@ def test_prompts_of_a_file_are_sent_and_all_lanes_get_the_same(capsys):
     sweep(capsys, "--rounds", "3")
     assert sent(f"a.{context}.c3")[:2] == rounds[1]
     assert sent(f"a.{context}.c3") == sent(f"b.{context}.c3")
+
+
+def test_prompts_of_warm_ups_are_on_record_so_that_no_later_start_hands_them_out_again(capsys):
+    prompts(TEXTS)
+    write(lane("a", reference()), concurrency=(1, 3), rounds=1)
+    edit('contexts = ["short"]\n', "")
+    edit("[workload]", '[workload]\nprompts = "texts.txt"')
+    sweep(capsys, "--warmup", "1")
+    reader = open_study(Path("s"))
+    rounds = [reader.load_round(info.round_id) for info in reader.rounds()]
+    assert {each.phase for each in rounds} == {"warmup", "measured"}
+    blocks = reader.notes(PROMPTS_NOTE)
+    assert sorted(block["n"] for block in blocks) == sorted(len(each.requests) for each in rounds)
+    assert standing_of(reader).next_block == sum(len(each.requests) for each in rounds)
 
 
 def test_other_prompts_in_the_file_stop_a_study_with_finished_cells(capsys):

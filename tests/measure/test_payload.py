@@ -94,6 +94,16 @@ def test_every_objective_counts_and_a_failed_request_is_never_good() -> None:
     assert goodput(fine, "icl=11ms,failed=1%")["good_pct"] == 100
 
 
+def test_a_round_of_one_arrival_has_no_rate_and_no_goodput() -> None:
+    one, whole = a_round([20.0]), a_round([20.0] * N)
+    assert judged([one], "ttft=1s").cells[0].goodput is None
+    both, alone = (judged(rounds, "ttft=1s").cells[0].goodput for rounds in ([one, whole], [whole]))
+    assert both is not None
+    assert alone is not None
+    assert both["requests"] == alone["requests"]
+    assert both["requests_per_s"] == alone["requests_per_s"]
+
+
 def test_the_sent_rate_stands_beside_the_asked_one() -> None:
     rounds = [a_round([20.0] * N), a_round([30.0] * N)]
     result = judged(rounds)

@@ -258,7 +258,7 @@ def tool(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def until(condition: Any, timeout_s: float = 60.0) -> None:
+def until(condition: Any, timeout_s: float = 150.0) -> None:
     end_ns = now_ns() + int(timeout_s * 1e9)
     while not condition():
         assert now_ns() < end_ns, "it never came to that"

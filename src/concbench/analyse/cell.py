@@ -112,7 +112,9 @@ def cell_result(
         decode_at_n=_decode_at_n(seen),
         start_wave=_start_wave(seen),
         saturation=saturation(seen.cell, seen.rounds, seen.open_loops),
-        goodput=goodput(seen.rounds, seen.streams, seen.windows, slos) if slos else None,
+        goodput=goodput(seen.rounds, seen.streams, seen.windows, seen.open_loops, slos)
+        if slos
+        else None,
         host=machine_load(seen.rounds),
     )
     return result, doubts_of(seen, result)

@@ -2,9 +2,9 @@
 
 Decode: one step of N sequences that hold K tokens together takes t = a + b·N + c·K. Prefill: the
 time for one more token of a prompt of length L is p + q·L, attention being linear in what was read
-already; a rate measured between L ÷ 2 and L belongs to 0.75·L. Both are fitted by least squares
-with non-negative factors on rows scaled by 1 ÷ t, so that relative errors count. An error that is
-taken from the fitted rows themselves would flatter: the longest context is held out.
+already; a rate measured between L ÷ 2 and L belongs to 0.75·L. Both are fitted by
+`timefit.relative_nnls`. An error that is taken from the fitted rows themselves would flatter: the
+longest context is held out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import nnls
+
+from concbench.analyse.timefit import relative_nnls, resident_tok
 
 MIN_CONTEXTS = 3
 MIDDLE = 0.75
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,7 @@ def predict(points: Sequence[Point], kind: Literal["decode", "prefill"]) -> Pred
     known = np.array([point.context_tok < contexts[-1] for point in usable])
     if known.sum() < rows.shape[1] or known.all():
         return None
-    factors, _ = nnls(rows[known] / times[known, None], np.ones(int(known.sum())))
-    predicted = rows @ factors
+    predicted = rows @ relative_nnls(rows[known], times[known])
     if not (predicted > 0).all():
         return None
     errors = np.abs(times[~known] / predicted[~known] - 1)
@@ -73,8 +71,7 @@ def predict(points: Sequence[Point], kind: Literal["decode", "prefill"]) -> Pred
 def _row(point: Point, kind: str) -> list[float]:
     if kind == "prefill":
         return [1.0, MIDDLE * point.context_tok]
-    resident = point.n * (point.context_tok + point.output_tok / 2)
-    return [1.0, float(point.n), resident]
+    return [1.0, float(point.n), resident_tok(point.n, point.context_tok, point.output_tok)]
 
 
 def _time_s(point: Point, kind: str) -> float:

@@ -9,7 +9,7 @@ from concbench.analyse.acceptance import simulated
 from concbench.analyse.books import Books, books
 from concbench.analyse.bundling import Bundling, bundling
 from concbench.analyse.instrument import ClientError, client_error, loop_lag_ms, p99
-from concbench.analyse.openloop import OpenLoop, judge
+from concbench.analyse.openloop import OPEN, OpenLoop, judge
 from concbench.analyse.rates import steady_window
 from concbench.analyse.server import Agreement, agreement
 from concbench.analyse.streams import (
@@ -97,7 +97,7 @@ def gather(
         steady_window(each, part, facts) for each, part in zip(measured, streams, strict=True)
     )
     loops = tuple(
-        judge(each, part) if each.workload.arrival in ("constant", "poisson", "trace") else None
+        judge(each, part) if each.workload.arrival in OPEN else None
         for each, part in zip(measured, streams, strict=True)
     )
     ramped = [after_ramp(*each) for each in zip(measured, streams, loops, strict=True)]

@@ -13,32 +13,32 @@ from typing import Any
 import numpy as np
 
 from concbench.analyse.estimate import mean_estimate
-from concbench.analyse.openloop import judge
+from concbench.analyse.openloop import OPEN, OpenLoop
 from concbench.analyse.streams import Samples, Stream, samples, tpot_ns
 from concbench.analyse.windows import NoWindow, Window
 from concbench.domain import Round
 from concbench.plan.levels import Slo
-
-OPEN = frozenset({"constant", "poisson", "trace"})
 
 
 def goodput(
     rounds: Sequence[Round],
     streams: Sequence[Sequence[Stream]],
     windows: Sequence[Window | NoWindow],
+    loops: Sequence[OpenLoop | None],
     slos: Sequence[Slo],
 ) -> dict[str, Any] | None:
     """Return `requests_per_s` (an estimate over rounds), `attainment_pct` and `missed` by key.
 
     A closed loop's requests are those due inside its window, over the window's length; an open
-    one's those due after the warm-up until the last arrival. Where there is neither, and in
-    bursts, it is all requests over the round. None without a request.
+    one's those due after the warm-up until the last arrival (`loops`, one a round); one of fewer
+    than two arrivals has no rate and is left out. Bursts, and closed loops without a window, are
+    all requests over the round. None without a request.
     """
     rates: list[float] = []
     met = total = 0
     missed = dict.fromkeys((slo.key for slo in slos), 0)
-    for each, part, window in zip(rounds, streams, windows, strict=True):
-        inside, length_s = _counted(each, part, window)
+    for each, part, window, loop in zip(rounds, streams, windows, loops, strict=True):
+        inside, length_s = _counted(each, part, window, loop)
         if not inside or length_s <= 0:
             continue
         failures = [failed_slos(stream, slos, streaming=each.workload.stream) for stream in inside]
@@ -85,15 +85,19 @@ def _met(felt: Samples, tpot: float | None, slo: Slo) -> bool:
 
 
 def _counted(
-    round_: Round, streams: Sequence[Stream], window: Window | NoWindow
+    round_: Round,
+    streams: Sequence[Stream],
+    window: Window | NoWindow,
+    loop: OpenLoop | None,
 ) -> tuple[list[Stream], float]:
     if isinstance(window, Window) and window.estimand == "sustained":
         inside = [s for s in streams if window.start_ns < s.record.due_ns <= window.end_ns]
         return inside, (window.end_ns - window.start_ns) / 1e9
-    state = judge(round_, streams) if round_.workload.arrival in OPEN else None
-    if state is not None and state.end_ns > state.cut_ns:
-        due = [s for s in streams if state.cut_ns < s.record.due_ns <= state.end_ns]
-        return due, (state.end_ns - state.cut_ns) / 1e9
+    if round_.workload.arrival in OPEN:
+        if loop is None:
+            return [], 0.0
+        due = [s for s in streams if loop.cut_ns < s.record.due_ns <= loop.end_ns]
+        return due, (loop.end_ns - loop.cut_ns) / 1e9
     sent = [s.record.sent_ns for s in streams if s.record.sent_ns is not None]
     ends = [s.record.end_ns for s in streams if s.record.end_ns is not None]
     if not sent or not ends:

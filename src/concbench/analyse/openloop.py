@@ -25,6 +25,8 @@ UNSTABLE_SHARE, UNDETERMINED_SHARE = 0.8, 0.95
 MIN_ARRIVALS = 20
 MAX_CUT_SHARE = 0.75
 
+OPEN = frozenset({"constant", "poisson", "trace"})
+"""Arrivals that do not wait for answers."""
 
 _STATES = {"stable": "stable", "undetermined": "undetermined", "unstable": "saturated"}
 _WORSE = {"stable": 0, "undetermined": 1, "saturated": 2}

@@ -4,8 +4,7 @@ One decode step of B sequences that hold K tokens of KV cache together takes
 
     t(B, K) = a + b·B + c·K        a, b, c ≥ 0, in seconds
 
-fitted by non-negative least squares on rows scaled by 1 ÷ t, so that relative errors count (Lawson
-and Hanson, *Solving Least Squares Problems*, 1974). Speculation yields L tokens a step. Beside it
+fitted by `timefit.relative_nnls`. Speculation yields L tokens a step. Beside it
 stands the prefill rate P, from the level of one request. Then, with G output tokens and a prompt
 of C tokens,
 
@@ -25,9 +24,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from concbench.analyse.single import single_of
+from concbench.analyse.timefit import relative_nnls, resident_tok
 from concbench.domain import Doubt, TargetFacts
 from concbench.result import CellResult
 
@@ -203,7 +202,7 @@ def step_row(cell: CellResult, facts: TargetFacts | None) -> StepRow | None:
         output_tok=output_tok,
         tokens_per_step=per_step,
         sequences=float(n),
-        resident_tok=n * (cell.context_tok + output_tok / 2),
+        resident_tok=resident_tok(n, cell.context_tok, output_tok),
         step_s=step_s,
         method=method,
     )
@@ -256,8 +255,7 @@ def fit(rows: Sequence[StepRow]) -> StepModel | None:
     times = np.array([row.step_s for row in rows])
     if len(rows) < columns.shape[1]:
         return None
-    factors, _ = nnls(columns / times[:, None], np.ones(len(rows)))
-    a, b, *c = (1e3 * float(factor) for factor in factors)
+    a, b, *c = (1e3 * float(factor) for factor in relative_nnls(columns, times))
     return StepModel(
         a_ms=a,
         b_ms=b,
@@ -268,8 +266,7 @@ def fit(rows: Sequence[StepRow]) -> StepModel | None:
 
 def _decode(model: StepModel, row: StepRow, n: int) -> float:
     """Return decode@n of requests such as the row's, tok/s of all together; 0 where t is 0."""
-    resident_tok = n * (row.context_tok + row.output_tok / 2)
-    step_s = model.step_s(n, resident_tok)
+    step_s = model.step_s(n, resident_tok(n, row.context_tok, row.output_tok))
     return row.tokens_per_step * n / step_s if step_s > 0 else 0.0
 
 

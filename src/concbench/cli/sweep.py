@@ -244,7 +244,9 @@ def _study(
         study = OpenStudy(folder, writer, plan.study.seed)
         reader = open_study(folder)
         try:
-            yield study, with_rates(standing_of(reader), reader)
+            state = standing_of(reader)
+            # Where every cell has a fixed number of rounds, no rate decides anything.
+            yield study, with_rates(state, reader) if todo.rounds_max > todo.rounds else state
         finally:
             study.now.close()
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from concbench.analyse.lanes import NOTE as FACTS_NOTE
 from concbench.analyse.rates import headline_tok_per_s
-from concbench.domain import Cell, CellOutcome, Round, RoundPhase, TargetFacts
+from concbench.domain import Round, RoundPhase, TargetFacts
 from concbench.errors import OutputUnusable, TargetError, UsageError
 from concbench.measure.campaign import WARMUP_OUTPUT_TOK, companion
 from concbench.measure.companions import HALF_OUTPUT_TOK
 from concbench.measure.sweep_identity import differences
 from concbench.measure.sweep_options import Stopped, SweepOptions, Watching
+from concbench.measure.sweep_outcomes import Outcomes
 from concbench.measure.sweep_rig import LaneDown, Rig
 from concbench.measure.sweep_round import SweepRecorder, asking_of, hang_s
 from concbench.measure.sweep_rounds import RoundRule
@@ -26,6 +26,7 @@ from concbench.measure.sweep_state import (
     CRASHES,
     LANE_NOTE,
     MOST_CRASHES,
+    PROMPTS_NOTE,
     STARTS_NOTE,
     Standing,
     cells_data,
@@ -56,6 +57,11 @@ class Bench:
     _alone_s: dict[tuple[str, int], float] = field(default_factory=dict)
     _warm: set[tuple[str, int, int, int]] = field(default_factory=set)
     _recorders: dict[str, tuple[int, SweepRecorder]] = field(default_factory=dict)
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """Where outcomes are put on record."""
+        return Outcomes(self.state, self.writer)
 
     # -- lanes
 
@@ -120,7 +126,7 @@ class Bench:
             cells = [each for each in cells if each.cell.concurrency == 1]
         for each in cells:
             if self._has_rounds_left(each):
-                self._end(each, down.outcome, str(down), down.log, start=True)
+                self.outcomes.end(each, down.outcome, str(down), down.log, start=True)
         self.state.down.add((rig.name, link))
 
     # -- cells
@@ -240,7 +246,7 @@ class Bench:
         except UsageError as error:
             if isinstance(error, OutputUnusable):
                 raise
-            self._end(step.cell, "skipped", str(error), [])
+            self.outcomes.end(step.cell, "skipped", str(error), [])
             return True
         if recorder.campaign.interrupted:
             raise Stopped
@@ -268,7 +274,7 @@ class Bench:
             raise Stopped
         if done.outcome in CRASHES:
             why = done.outcome_detail or done.outcome
-            self._failed(
+            self.outcomes.failed(
                 cell.cell.cell, cell.cell, done.outcome, why, rig.last_lines(), final=False
             )
             self.close(rig)
@@ -298,13 +304,10 @@ class Bench:
         )
         asked = self.options
         recorder.asking = asking_of(asked.plan, step.prompt_tok, recorder.seed, asked.prompts)
-        begun: dict[str, Any] = {"cell": key[0], "index": key[1], "attempt": attempt}
         if asked.prompts:
-            point = f"{what}|{step.index}|{attempt}"
-            session.next_prompt = self.state.block(point, n)
-            begun |= {"point": point, "first": session.next_prompt, "n": n}
+            session.next_prompt = self._block(f"{what}|{step.index}|{attempt}", n)
         if phase == "measured":
-            self.writer.note(BEGUN_NOTE, begun)
+            self.writer.note(BEGUN_NOTE, {"cell": key[0], "index": key[1], "attempt": attempt})
         alone_s = self._alone_s.get((session.lane, step.cell.cell.context_tok))
         limit_s = self.options.hang_s or hang_s(session, step.prompt_tok, n, alone_s)
         recorder.watch(limit_s)
@@ -316,6 +319,15 @@ class Bench:
         done = recorder.burst(cell, phase, output_tok, n=n, index=max(0, step.index))
         self.state.next_round = recorder.count
         return done
+
+    def _block(self, point: str, n: int) -> int:
+        """Return the first of a round's prompts of a file. A block that is handed out, also to a
+        warm-up, is put on record: after a restart nobody gets it again."""
+        known = point in self.state.file_blocks
+        first = self.state.block(point, n)
+        if not known:
+            self.writer.note(PROMPTS_NOTE, {"point": point, "first": first, "n": n})
+        return first
 
     def _settle(self, rig: Rig, step: Step, cells: Sequence[MatrixCell], done: Round) -> None:
         """Write down what became of a round."""
@@ -330,7 +342,9 @@ class Bench:
             why = done.outcome_detail or done.outcome
             final = times >= MOST_CRASHES
             told = f"{why} (crash {times} of {MOST_CRASHES} in this cell)"
-            self._failed(step.cell_id, cell, done.outcome, told, rig.last_lines(), final=final)
+            self.outcomes.failed(
+                step.cell_id, cell, done.outcome, told, rig.last_lines(), final=final
+            )
             self.watching.say(f"{cell.cell}: {done.outcome}: {why}")
             self.close(rig)
 
@@ -360,43 +374,9 @@ class Bench:
             if not self._has_rounds_left(each):
                 continue
             if context == limit:
-                self._end(each, "context_rejected", detail, [])
+                self.outcomes.end(each, "context_rejected", detail, [])
             else:
-                self._end(each, "skipped", f"a context of {limit} tokens was rejected", [])
-
-    def _end(
-        self,
-        cell: MatrixCell,
-        outcome: CellOutcome,
-        why: str,
-        log: list[str],
-        **more: Any,  # noqa: ANN401 - data of the log's line
-    ) -> None:
-        self._failed(cell.cell.cell, cell.cell, outcome, why, log, final=True, **more)
-
-    def _failed(
-        self,
-        cell_id: str,
-        cell: Cell,
-        outcome: CellOutcome,
-        why: str,
-        log: list[str],
-        *,
-        final: bool,
-        **more: Any,  # noqa: ANN401 - data of the log's line
-    ) -> None:
-        """Write down an outcome; a final one ends the cell."""
-        data = {
-            "outcome": outcome,
-            "final": final,
-            "lane": cell.lane,
-            "cell": msgspec.to_builtins(cell),
-            "log": log,
-            **more,
-        }
-        self.writer.failed(cell_id, why, data)
-        if final:
-            self.state.ended[cell_id] = (outcome, why)
+                self.outcomes.end(each, "skipped", f"a context of {limit} tokens was rejected", [])
 
     def facts(self, variant: Variant) -> TargetFacts | None:
         """Return what was known of a variant at its first start."""

@@ -30,8 +30,9 @@ class RoundRule:
     def ended_by(self, state: Standing) -> dict[str, str]:
         """Return why each cell that has measured rounds ended.
 
-        `interval`: narrow enough after the least rounds. `rounds_max`: all its rounds. `timeout`:
-        it hung once too often. `interrupt`: a signal, or an engine that was gone, came first.
+        `interval`: narrow enough before it had the most rounds. `rounds_max`: all its rounds.
+        `timeout`: it hung once too often. `interrupt`: a signal, or an engine that was gone, came
+        first.
         """
         ends: dict[str, str] = {}
         for cell_id, took_s in state.took_s.items():
@@ -40,11 +41,16 @@ class RoundRule:
             outcome = state.ended.get(cell_id, ("measured", ""))[0]
             if outcome != "measured":
                 ends[cell_id] = "timeout" if outcome == "hung" else "interrupt"
-            elif len(took_s) >= self.least and is_narrow(state, cell_id):
+            elif self._by_interval(state, cell_id):
                 ends[cell_id] = "interval"
             else:
                 ends[cell_id] = "rounds_max" if len(took_s) >= self.most else "interrupt"
         return ends
+
+    def _by_interval(self, state: Standing, cell_id: str) -> bool:
+        """Whether a narrow interval ended a cell: only where it could have had more rounds."""
+        enough = len(state.took_s[cell_id]) >= self.least
+        return self.most > self.least and enough and is_narrow(state, cell_id)
 
 
 def is_narrow(state: Standing, cell_id: str) -> bool:

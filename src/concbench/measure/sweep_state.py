@@ -16,6 +16,7 @@ from concbench.store.read import RoundInfo, StudyReader
 LANE_NOTE = "sweep_lane"
 CELLS_NOTE = "sweep_cells"
 BEGUN_NOTE = "sweep_round"
+PROMPTS_NOTE = "sweep_prompts"
 IDENTITY_NOTE = "sweep_identity"
 RETRY_NOTE = "sweep_retry"
 CEILING_NOTE = "sweep_ceiling"
@@ -136,9 +137,9 @@ def _take_note(state: Standing, kind: str, data: Mapping[str, Any]) -> None:
         state.identity.setdefault(name, dict(data["identity"]))
     elif kind == BEGUN_NOTE:
         state.begun[str(data["cell"]), int(data["index"])] += 1
-        if "point" in data:
-            state.file_blocks[str(data["point"])] = int(data["first"])
-            state.next_block = max(state.next_block, int(data["first"]) + int(data["n"]))
+    elif kind == PROMPTS_NOTE:
+        state.file_blocks[str(data["point"])] = int(data["first"])
+        state.next_block = max(state.next_block, int(data["first"]) + int(data["n"]))
     elif kind == CELLS_NOTE:
         state.listed.add((str(data["variant"]), data.get("link")))
     elif kind == CEILING_NOTE:

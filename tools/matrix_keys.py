@@ -12,6 +12,8 @@ _PLACE = {
 }
 _NO_LEVEL = "there is no cell to set it against"
 _NO_OVER = "nothing beyond the pool was measured"
+_NO_CHANGE = "a side has no figure, or a fatal doubt"
+_FATAL = Key("fatal doubts of the cell, by code")
 
 MATRIX: dict[str, dict[str, Key]] = {
     "Matrix": {
@@ -21,6 +23,7 @@ MATRIX: dict[str, dict[str, Key]] = {
         "predicted": Key("measured peak against what prefill alone would allow"),
         "max_concurrency": Key("how many at once"),
         "against": Key("cells that differ in one axis alone"),
+        "unlike": Key("what makes lanes unlike that are set side by side"),
     },
     "Change": {
         "relative_pct": Key("100 · (b − a) ÷ a"),
@@ -37,9 +40,10 @@ MATRIX: dict[str, dict[str, Key]] = {
         "decode_tok_per_s": Key("1 ÷ TPOT", "no answer was long enough"),
         "ttft_ms": Key("median of the requests", "nothing was streamed"),
         "against": Key("the lane that changes are against", "it is that lane, or stands alone"),
-        "prefill_change": Key("against that lane", "a side has no figure"),
-        "decode_change": Key("against that lane", "a side has no figure"),
-        "ttft_change": Key("against that lane", "a side has no figure"),
+        "prefill_change": Key("against that lane", _NO_CHANGE),
+        "decode_change": Key("against that lane", _NO_CHANGE),
+        "ttft_change": Key("against that lane", _NO_CHANGE),
+        "fatal": _FATAL,
     },
     "ConcurrencyRow": {
         "cell": Key("id of the cell"),
@@ -65,6 +69,7 @@ MATRIX: dict[str, dict[str, Key]] = {
         "preemptions": Key("requests put back for lack of KV", NOT_TOLD, "count"),
         "waiting_max": Key("the most that waited", NOT_TOLD, "requests"),
         "queue_mean_ms": Key("mean wait in the server's queue", NOT_TOLD),
+        "fatal": _FATAL,
     },
     "GainRow": {
         **_PLACE,
@@ -111,6 +116,18 @@ MATRIX: dict[str, dict[str, Key]] = {
         "a_value": Key("figure of A", unit="as `metric`"),
         "b_value": Key("figure of B", unit="as `metric`"),
         "change": Key("B against A"),
+        "reading": Key(
+            "what may be said: `beyond` the noise, `within`, `unknown`, `drifted` (control moved "
+            "by more than half of the change), `invalid` (a fatal doubt)"
+        ),
+        "fatal": Key("fatal doubts of either cell, each with its side"),
+        "drift_pct": Key("how far a lane's control moved, the larger of both", "no control", "%"),
+    },
+    "Unlike": {
+        "axis": Key("`lane` or `flag`"),
+        "a": Key("lane or value of side A"),
+        "b": Key("lane or value of side B"),
+        "names": Key("names of what differs, as `--accept` takes them"),
     },
     "Throughput": {
         "direction": Key("`there`, `back`, or `both` at once"),

@@ -98,7 +98,7 @@ def test_the_tables_over_lanes_as_files(study, tmp_path, capsys):
     names = sorted(path.name for path in (tmp_path / "t").iterdir())
     assert names == [
         *("against.csv", "concurrency.csv", "gain.csv"),
-        *("max_concurrency.csv", "predicted.csv", "single_stream.csv"),
+        *("max_concurrency.csv", "predicted.csv", "single_stream.csv", "unlike.csv"),
     ]
     assert main(["report", str(study)]) == 0
     assert "One stream alone" in capsys.readouterr().out

@@ -1,3 +1,5 @@
+from msgspec.structs import replace
+
 from concbench.domain import Doubt, TargetFacts
 from concbench.report.build import build_view
 from concbench.report.header import engine_line, instrument_line
@@ -54,6 +56,19 @@ def test_cells_of_several_lanes_are_named_with_their_lane():
         Doubt(code="late_reads", severity="warning", message="m", cell="nvfp4-short-n1"),
     ]
     assert build_view(result).doubts[0].messages == (("m", "gguf · N = 1; nvfp4 · N = 1"),)
+
+
+def test_a_doubts_cells_are_told_apart_by_their_link():
+    result = burst()
+    cells = [
+        replace(result.cells[0], cell=name, link=name if name != "x" else None)
+        for name in ("bond", "x")
+    ]
+    doubts = [
+        Doubt(code="stalled", severity="fatal", message="m", cell=each.cell) for each in cells
+    ]
+    view = build_view(replace(result, cells=cells, doubts=doubts))
+    assert view.doubts[0].messages == (("m", "bond · N = 1; no link · N = 1"),)
 
 
 def test_sentence():

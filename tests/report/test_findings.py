@@ -46,6 +46,27 @@ def test_shapes(rates, text):
     assert finding(cells_of(rates), [], None) == text
 
 
+@pytest.mark.parametrize(
+    ("rates", "error", "text"),
+    [
+        ({1: 141.0, 2: 140.0, 4: 190.0, 8: 268.0}, 0.22,
+         "throughput grows by 90.1 % from N = 1 to 8, though each step is within its error: "
+         "no ceiling to be named; run more rounds"),
+        ({1: 50.0, 2: 56.0}, 0.2,
+         "whether throughput still grows from N = 1 on cannot be told: N = 2 changes it by "
+         "+12.0 %, ± 31.7 %; run more rounds"),
+        ({1: 50.0, 2: 51.0}, 0.03, "throughput flattens at N = 1: N = 2 changes it by +2.0 %"),
+        ({1: 50.0, 2: 20.0}, 0.3, "throughput peaks at N = 1 and is 60.0 % lower at N = 2"),
+    ],
+)  # fmt: skip
+def test_noise_is_no_ceiling(rates, error, text):
+    cells = cells_of(rates)
+    for one in cells:
+        rate = one.client.steady_output_tok_per_s
+        one.client.steady_output_tok_per_s = estimate(rate.point, error)
+    assert finding(cells, [], None) == text
+
+
 def test_the_engines_cap_and_what_queues_above_it():
     cells = cells_of({4: 200.0, 8: 400.0, 16: 401.0})
     cells[2].client.steady_output_tok_per_s = None

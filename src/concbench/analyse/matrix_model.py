@@ -6,9 +6,13 @@ Every rate is output tokens a second unless its name says prefill. `aggregate` i
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from concbench.domain import Estimate
+
+Reading = Literal["beyond", "within", "unknown", "drifted", "invalid"]
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -30,7 +34,8 @@ class SingleRow(Struct, frozen=True, kw_only=True):
     """One stream alone at one context; the changes are against `against`, the first lane there.
 
     `prefill_method` is `slope` (two prompt lengths) or `prompt ÷ TTFT`, which charges the first
-    step and the network to prefill.
+    step and the network to prefill. `fatal` names the fatal doubts of the cell: where it or that of
+    the first lane has any, there are no changes.
     """
 
     lane: str
@@ -45,6 +50,7 @@ class SingleRow(Struct, frozen=True, kw_only=True):
     prefill_change: Change | None = None
     decode_change: Change | None = None
     ttft_change: Change | None = None
+    fatal: list[str] = []
 
 
 class ConcurrencyRow(Struct, frozen=True, kw_only=True):
@@ -52,7 +58,8 @@ class ConcurrencyRow(Struct, frozen=True, kw_only=True):
 
     That is the level below, and for a cell over the KV pool the largest that is not. There equal
     ratios mean that what does not fit only waits. `throughput_constant`: within 3 % of that cell's;
-    None where it is not, and the noise is as large. `elapsed_s` is the wall of one batch.
+    None where it is not, and the noise is as large. `elapsed_s` is the wall of one batch. `fatal`
+    names the cell's fatal doubts: such a cell is in no peak and no other cell is set against it.
     """
 
     cell: str
@@ -78,13 +85,15 @@ class ConcurrencyRow(Struct, frozen=True, kw_only=True):
     preemptions: int | None
     waiting_max: float | None
     queue_mean_ms: float | None
+    fatal: list[str] = []
 
 
 class GainRow(Struct, frozen=True, kw_only=True):
     """From one stream to saturation at one context.
 
     `saturation_concurrency` is the smallest N that reaches 97 % of the peak; `saturated` tells
-    whether a larger one was measured, so that the peak is the engine's and not the plan's.
+    whether a larger one was measured, so that the peak is the engine's and not the plan's. Cells
+    with a fatal doubt are left out.
     """
 
     lane: str
@@ -150,6 +159,10 @@ class AgainstRow(Struct, frozen=True, kw_only=True):
 
     `axis` is `link`, `lane`, `flag` or `control` (the first value of a flag measured again at the
     end: a change there is drift). `shared` is what both have: the lane for links, else the link.
+    `fatal` has the fatal doubts of either cell with its side. `drift_pct` is by how much the lanes'
+    controls moved over the sweep, the larger of both; None where there is none. `reading` is what
+    may be said: `invalid` with a fatal doubt, `drifted` where the control moved by more than half
+    of the change, else `beyond` the noise, `within` it, or `unknown`.
     """
 
     axis: str
@@ -163,6 +176,18 @@ class AgainstRow(Struct, frozen=True, kw_only=True):
     a_value: Estimate
     b_value: Estimate
     change: Change
+    reading: Reading = "unknown"
+    fatal: list[str] = []
+    drift_pct: float | None = None
+
+
+class Unlike(Struct, frozen=True, kw_only=True):
+    """What makes two lanes (or flag values) unlike, by the names that `--accept` takes."""
+
+    axis: str
+    a: str
+    b: str
+    names: list[str]
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
@@ -174,3 +199,4 @@ class Matrix(Struct, frozen=True, kw_only=True):
     predicted: list[PredictedRow] = []
     max_concurrency: list[MaxRow] = []
     against: list[AgainstRow] = []
+    unlike: list[Unlike] = []

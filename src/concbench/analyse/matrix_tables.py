@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from concbench.analyse.change import change
-from concbench.analyse.matrix_against import against_rows
+from concbench.analyse.matrix_against import Caveats, against_rows, unlike_sides
 from concbench.analyse.matrix_model import (
     ConcurrencyRow,
     GainRow,
@@ -51,24 +51,26 @@ def matrix(
     lanes: Sequence[str] = (),
     links: Sequence[str | None] = (),
     demands: Mapping[str, Mapping[str, Any]] | None = None,
+    caveats: Caveats | None = None,
 ) -> Matrix:
     """Return all tables. `output_tokens` is what was asked for, for cells without an answer.
 
     `lanes` and `links` give the order: the first is what others are compared with; those not named
     follow in the order of the cells. `demands` is by cell what a sweep knew when it ran it:
     `pool_tok`, `demand_tok`, `over_kv`; the lane's facts tell it otherwise. Cells of an offered
-    rate are left out: they have no concurrency of their own.
+    rate are left out: they have no concurrency of their own. `caveats` is what forbids to read some
+    of it: see `matrix_against`.
     """
     groups = _groups([cell for cell in cells if cell.rate_rps is None], lanes, links)
-    known = demands or {}
+    known, caveats = demands or {}, caveats or Caveats()
     pools = {place: _pool(group, targets, known) for place, group in groups.items()}
     singles = {place: single_of(group) for place, group in groups.items()}
     rows = {
-        place: _concurrency(place, group, pools[place], output_tokens, known)
+        place: _concurrency(place, group, pools[place], output_tokens, known, caveats)
         for place, group in groups.items()
     }
     return Matrix(
-        single_stream=_single_rows({p: one for p, one in singles.items() if one is not None}),
+        single_stream=_single_rows(groups, singles, caveats),
         concurrency=[row for group in rows.values() for row in group],
         gain=[gain for place, group in rows.items() if (gain := _gain(place, group)) is not None],
         predicted=[
@@ -80,7 +82,8 @@ def matrix(
             _max_row(place, group, pools[place], _answer(groups[place], output_tokens))
             for place, group in rows.items()
         ],
-        against=against_rows(groups, singles),
+        against=against_rows(groups, singles, caveats),
+        unlike=unlike_sides(groups, caveats),
     )
 
 
@@ -117,16 +120,27 @@ def _answer(cells: Sequence[CellResult], asked: int | None) -> float | None:
     return None if asked is None else float(asked)
 
 
-def _single_rows(singles: Mapping[Place, Single]) -> list[SingleRow]:
+def _single_rows(
+    groups: Mapping[Place, Sequence[CellResult]],
+    singles: Mapping[Place, Single | None],
+    caveats: Caveats,
+) -> list[SingleRow]:
     """Return one row a place; changes are against the first lane (or link) at that context."""
     first: dict[tuple[int, str], tuple[Place, Single]] = {}
     found = []
+    fatal = {
+        place: [code for c in group if c.concurrency == 1 for code in caveats.fatal.get(c.cell, ())]
+        for place, group in groups.items()
+    }
     for place, one in singles.items():
+        if one is None:
+            continue
         lane, link, context, label = place
         base_place, base = first.setdefault((context, label), (place, one))
         is_base = base_place == place
+        told = not (is_base or fatal[place] or fatal[base_place])
         # A slope leaves out what prompt ÷ TTFT holds: the two are no pair.
-        alike = not is_base and base.prefill_method == one.prefill_method
+        alike = told and base.prefill_method == one.prefill_method
         found.append(
             SingleRow(
                 lane=lane,
@@ -139,8 +153,9 @@ def _single_rows(singles: Mapping[Place, Single]) -> list[SingleRow]:
                 ttft_ms=one.ttft_ms,
                 against=None if is_base else _name(base_place),
                 prefill_change=change(base.prefill, one.prefill) if alike else None,
-                decode_change=None if is_base else change(base.decode, one.decode),
-                ttft_change=None if is_base else change(base.ttft_ms, one.ttft_ms),
+                decode_change=change(base.decode, one.decode) if told else None,
+                ttft_change=change(base.ttft_ms, one.ttft_ms) if told else None,
+                fatal=fatal[place],
             )
         )
     return sorted(found, key=lambda row: row.context_tok)
@@ -156,6 +171,7 @@ def _concurrency(
     pool: int | None,
     asked: int | None,
     known: Mapping[str, Mapping[str, Any]],
+    caveats: Caveats,
 ) -> list[ConcurrencyRow]:
     answer = _answer(cells, asked)
     known = {cell.cell: known[cell.cell] for cell in cells if cell.cell in known}
@@ -167,21 +183,29 @@ def _concurrency(
         cell.cell: pool is not None and (need := demand[cell.cell]) is not None and need > pool
         for cell in cells
     } | {name: bool(entry["over_kv"]) for name, entry in known.items()}
-    alone = next((c.client.output_tok_per_s for c in cells if c.concurrency == 1), None)
-    inside = [c for c in cells if not over[c.cell] and elapsed_s(c) is not None]
+    # What a fatal doubt stands on is shown, and nothing is set against it.
+    sound = [c for c in cells if not caveats.fatal.get(c.cell)]
+    alone = next((c.client.output_tok_per_s for c in sound if c.concurrency == 1), None)
+    inside = [c for c in sound if not over[c.cell] and elapsed_s(c) is not None]
     rows = []
     for cell in cells:
         below = [c for c in inside if c.concurrency < cell.concurrency]
-        row = _row(cell, below[-1] if below else None, alone)
+        fatal = list(caveats.fatal.get(cell.cell, ()))
+        row = _row(cell, below[-1] if below else None, alone, fatal)
         rows.append(
             msgspec.structs.replace(
-                row, over_kv=over[cell.cell], kv_demand_tok=demand[cell.cell], kv_pool_tok=pool
+                row,
+                over_kv=over[cell.cell],
+                kv_demand_tok=demand[cell.cell],
+                kv_pool_tok=pool,
             )
         )
     return rows
 
 
-def _row(cell: CellResult, base: CellResult | None, alone: Estimate | None) -> ConcurrencyRow:
+def _row(
+    cell: CellResult, base: CellResult | None, alone: Estimate | None, fatal: list[str]
+) -> ConcurrencyRow:
     rate = cell.client.output_tok_per_s
     return ConcurrencyRow(
         cell=cell.cell,
@@ -199,11 +223,12 @@ def _row(cell: CellResult, base: CellResult | None, alone: Estimate | None) -> C
         relative_to=None if base is None else base.concurrency,
         elapsed_ratio=None if base is None else _ratio(elapsed_s(cell), elapsed_s(base)),
         concurrency_ratio=None if base is None else cell.concurrency / base.concurrency,
-        throughput_constant=None if base is None else _constant(base, cell),
+        throughput_constant=None if base is None or fatal else _constant(base, cell),
         failures=cell.requests.failed + cell.requests.incomplete,
         preemptions=cell.server.preemptions,
         waiting_max=cell.server.waiting_max,
         queue_mean_ms=_mean_of(cell.server.queue_ms),
+        fatal=fatal,
     )
 
 
@@ -237,8 +262,17 @@ def _constant(base: CellResult, cell: CellResult) -> bool | None:
     return False if found.exceeds_noise else None
 
 
+def _sound(rows: Sequence[ConcurrencyRow]) -> list[tuple[ConcurrencyRow, float]]:
+    """Return the rows that have a rate which may be used, each with it."""
+    return [
+        (row, row.aggregate_tok_per_s.point)
+        for row in rows
+        if row.aggregate_tok_per_s and not row.fatal
+    ]
+
+
 def _gain(place: Place, rows: Sequence[ConcurrencyRow]) -> GainRow | None:
-    known = [(row, row.aggregate_tok_per_s.point) for row in rows if row.aggregate_tok_per_s]
+    known = _sound(rows)
     if len(known) < 2 or known[0][0].concurrency != 1 or known[0][1] <= 0:
         return None
     peak, peak_rate = max(known, key=lambda one: one[1])
@@ -260,9 +294,10 @@ def _predicted(
     rows: Sequence[ConcurrencyRow],
     cells: Sequence[CellResult],
 ) -> PredictedRow | None:
-    known = [(row, row.aggregate_tok_per_s.point) for row in rows if row.aggregate_tok_per_s]
+    known = _sound(rows)
     answer = _answer(cells, None)
-    if single is None or single.prefill is None or not known or not answer:
+    doubted = any(row.fatal for row in rows if row.concurrency == 1)
+    if single is None or single.prefill is None or doubted or not known or not answer:
         return None
     prefill = single.prefill.point
     predicted = prefill * answer / (place[2] + answer)

@@ -19,15 +19,15 @@ from concbench import __version__
 from concbench.analyse.exhibits import Exhibit, exhibit_of
 from concbench.analyse.lanes import NOTE as LANE_NOTE
 from concbench.analyse.lanes import lane_results
-from concbench.analyse.matrix_tables import is_matrix, matrix
 from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
 from concbench.cli.capacity import DEFAULT_SLO, add_capacity
 from concbench.cli.ceilings import ceilings, note_calibration
-from concbench.cli.judging import COMPARING, completed, gone_of
+from concbench.cli.judging import completed, gone_of
 from concbench.cli.lines import deliver_lines, terminate
+from concbench.cli.matrix_result import add_matrix
 from concbench.cli.sweep_result import add_sweep, is_left_out
 from concbench.clock import folder_stamp, utc_stamp
-from concbench.domain import Round, TargetFacts, to_builtins
+from concbench.domain import Round, TargetFacts
 from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
 from concbench.measure.watch import OnLook, Snapshot
@@ -195,30 +195,6 @@ def result_of(
     _note_asked(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     return completed(result, reader, withdrawn, rejudge)
-
-
-def add_matrix(result: Result, reader: StudyReader) -> None:
-    """Put the tables of a matrix into the payload, where there is more than one series.
-
-    A comparison has its verdicts instead. Links that were measured are told in any case.
-    """
-    measured = reader.notes("link")
-    if measured:
-        result.payload = {**(result.payload or {}), "links": measured}
-    if result.command in COMPARING or not is_matrix(result.cells):
-        return
-    asked = None if result.workload is None else result.workload.output_tokens
-    lanes = list(dict.fromkeys(info.cell.lane for info in reader.rounds()))
-    links = list(dict.fromkeys(info.cell.link for info in reader.rounds()))
-    planned = reader.plan.get("sweep")
-    wanted = planned.get("links") if isinstance(planned, dict) else None
-    if isinstance(wanted, list):
-        # Rounds may be shuffled over the links; the plan tells which comes first.
-        links.sort(key=lambda link: wanted.index(link) if link in wanted else len(wanted))
-    swept = (result.payload or {}).get("sweep") or {}
-    demands = {entry["cell"]: entry for entry in swept.get("cells", ())}
-    found = matrix(result.cells, result.targets, asked, lanes=lanes, links=links, demands=demands)
-    result.payload = {**(result.payload or {}), "matrix": to_builtins(found)}
 
 
 def _add_objectives(result: Result, reader: StudyReader) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from concbench.domain import Doubt, Severity
+from concbench.report.alike import merged, places
 from concbench.report.beside import beside_lines
 from concbench.report.capacity import capacity_answers, capacity_tables
 from concbench.report.doubts_text import advice
@@ -197,7 +198,7 @@ def _doubts(result: Result) -> tuple[DoubtView, ...]:
 def _doubt(
     code: str, severity: Severity, found: Sequence[Doubt], labels: Mapping[str, str]
 ) -> DoubtView:
-    """Return one entry: equal messages share a line that names their cells."""
+    """Return one entry: messages that are alike share a line that names their cells."""
     where: dict[str, list[str]] = {}
     for doubt in found:
         cells = where.setdefault(inert(doubt.message, MESSAGE_LIMIT), [])
@@ -207,30 +208,22 @@ def _doubt(
     return DoubtView(
         inert(code, 60),
         severity,
-        tuple((message, _places(cells)) for message, cells in where.items()),
+        tuple((message, places(cells)) for message, cells in merged(where)),
         told.effect,
         told.action,
         tuple(_evidence(doubt.evidence) for doubt in found if doubt.evidence),
     )
 
 
-def _places(labels: Sequence[str]) -> str:
-    """Return the cells of a message: `N = 4, 8`, or nothing where it is about the whole."""
-    unique = list(dict.fromkeys(labels))
-    starts = {label.rpartition(" ")[0] for label in unique}
-    if len(unique) > 1 and len(starts) == 1:
-        return f"{starts.pop()} " + ", ".join(label.rpartition(" ")[2] for label in unique)
-    return "; ".join(unique)
-
-
 def _cell_labels(cells: Sequence[CellResult]) -> dict[str, str]:
     """Return how each cell is called among the doubts, by its id."""
-    lanes = {cell.lane for cell in cells}
+    lanes, links = {cell.lane for cell in cells}, {cell.link for cell in cells}
     contexts = {(cell.context_label, cell.context_tok) for cell in cells}
     alike = len({tok for _, tok in contexts}) < len(contexts)
     labels: dict[str, str] = {}
     for cell in cells:
         parts = [inert(cell.lane, 40)] if len(lanes) > 1 else []
+        parts += [inert(cell.link or "no link", 40)] if len(links) > 1 else []
         # Kinds of content are told apart by their name, contexts by their length.
         place = inert(cell.context_label, 40) if alike else f"{cell.context_tok:,} tokens"
         parts += [place] if len(contexts) > 1 else []

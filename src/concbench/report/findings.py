@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -99,7 +100,7 @@ def _of_levels(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> str:
             f"no ceiling to be named; measure the levels between{basis}"
         )
     change = like_for_like(cells[first_flat], last, doubts)
-    return _ceiling(flat if change is None else change[0]) + basis
+    return _from_there(flat if change is None else change[0]) + basis
 
 
 def _level(cell: CellResult) -> str:
@@ -141,8 +142,25 @@ def _still_growing(gains: Sequence[Gain]) -> str:
     return f"{adds}; the ceiling is beyond N = {last_level}"
 
 
-def _ceiling(change: Gain) -> str:
-    """Return the sentence for a curve that flattens, or falls, between two levels and stays so."""
+def _from_there(change: Gain) -> str:
+    """Return the sentence for a curve whose single steps bring nothing that their error allows.
+
+    It is flat only where that error leaves no room for a gain worth the name: a noisy rise is none.
+    """
+    if _grows(change):
+        return (
+            f"throughput grows by {percent(100 * (change.ratio - 1))} from N = {change.low} to "
+            f"{change.high}, though each step is within its error: no ceiling to be named; "
+            "run more rounds"
+        )
+    at_most = change.ratio * (1 + change.error)
+    doublings = math.log2(change.high / change.low)
+    if at_most >= FLAT_GAIN**doublings:
+        return (
+            f"whether throughput still grows from N = {change.low} on cannot be told: N = "
+            f"{change.high} changes it by {percent(100 * (change.ratio - 1), signed=True)}, "
+            f"± {percent(100 * change.ratio * change.error)}; run more rounds"
+        )
     if change.ratio * (1 + change.error) < 1:
         lost = percent(100 * (1 - change.ratio))
         return f"throughput peaks at N = {change.low} and is {lost} lower at N = {change.high}"

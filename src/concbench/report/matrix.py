@@ -20,17 +20,12 @@ from concbench.analyse.matrix_model import (
 from concbench.domain import Estimate
 from concbench.report import numbers
 from concbench.report.inert import inert
+from concbench.report.matrix_sides import against_tables
+from concbench.report.matrix_text import context_text, fatal_notes, lane_text, marked
 from concbench.report.numbers import MISSING, TIMES
 from concbench.report.view import PlainTable
 
 NO_DIFFERENCE = "no difference"
-_METRICS = {
-    "prefill_tok_per_s": "prefill tok/s",
-    "decode_tok_per_s": "decode tok/s",
-    "ttft_ms": "TTFT ms",
-    "aggregate_tok_per_s": "aggregate tok/s",
-}
-_AXES = {"link": "Links", "lane": "Lanes", "flag": "Flags", "control": "Controls"}
 OVERLAP_NOTE = (
     "overlap = (N·T₁/T_N − 1)/(N − 1): 1 parallel, 0 no gain from concurrency, below 0 worse "
     "than one after another"
@@ -65,7 +60,7 @@ def matrix_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]:
         _gain(found.gain),
         _predicted(found.predicted),
         _max(found.max_concurrency),
-        *_against(found.against),
+        *against_tables(found.against, found.unlike),
     ]
     return tuple(table for table in tables if table.rows)
 
@@ -119,15 +114,7 @@ def _gb(run: LinkRun | None) -> str:
 
 
 def _place(row: SingleRow | ConcurrencyRow | GainRow | PredictedRow | MaxRow) -> list[str]:
-    return [_context(row.context_label, row.context_tok), _lane(row.lane, row.link)]
-
-
-def _context(label: str, tokens: int) -> str:
-    return f"{tokens:,}" if label == str(tokens) else f"{inert(label, 20)} ({tokens:,})"
-
-
-def _lane(lane: str, link: str | None) -> str:
-    return inert(lane, 60) if link is None else f"{inert(lane, 60)} · {inert(link, 40)}"
+    return [context_text(row.context_label, row.context_tok), lane_text(row.lane, row.link)]
 
 
 def _single(rows: Sequence[SingleRow]) -> PlainTable:
@@ -137,6 +124,7 @@ def _single(rows: Sequence[SingleRow]) -> PlainTable:
         headings = [*headings, "prefill", "decode", "TTFT"]
     by_ratio = any(row.prefill_method == "prompt ÷ TTFT" for row in rows)
     notes = [RATIO_PREFILL_NOTE] if by_ratio else []
+    notes += fatal_notes((row.fatal, [*_place(row), "N = 1"]) for row in rows)
     bases = list(dict.fromkeys(row.against for row in rows if row.against))
     if bases:
         notes.insert(0, f"changes against {inert(bases[0])}; no difference: the intervals overlap")
@@ -152,8 +140,10 @@ def _single(rows: Sequence[SingleRow]) -> PlainTable:
 def _single_row(row: SingleRow, *, changed: bool) -> list[str]:
     mark = "‡" if row.prefill_method == "prompt ÷ TTFT" else ""
     prefill = numbers.estimate_text(row.prefill_tok_per_s)
+    context, lane = _place(row)
     shown = [
-        *_place(row),
+        context,
+        marked(lane, row.fatal),
         prefill + mark if row.prefill_tok_per_s else prefill,
         numbers.estimate_text(row.decode_tok_per_s),
         numbers.estimate_text(row.ttft_ms),
@@ -180,13 +170,18 @@ def _concurrency(rows: Sequence[ConcurrencyRow]) -> Iterable[PlainTable]:
         groups.setdefault((row.lane, row.link), []).append(row)
     for (lane, link), members in groups.items():
         yield PlainTable(
-            title=f"Concurrency on {_lane(lane, link)}",
+            title=f"Concurrency on {lane_text(lane, link)}",
             headings=(
                 *("context", "N", "aggregate tok/s", "each", "scale", "overlap", "elapsed s"),
                 *("elapsed", "N", "throughput", "KV pool", "failed", "preempted", "waiting"),
             ),
             rows=tuple(tuple(_level(row)) for row in members),
-            notes=(OVERLAP_NOTE, RATIO_NOTE) if len(members) > 1 else (),
+            notes=(
+                *((OVERLAP_NOTE, RATIO_NOTE) if len(members) > 1 else ()),
+                *fatal_notes(
+                    (row.fatal, [_place(row)[0], f"N = {row.concurrency}"]) for row in members
+                ),
+            ),
             words=1,
         )
 
@@ -195,8 +190,8 @@ def _level(row: ConcurrencyRow) -> list[str]:
     rate = row.aggregate_tok_per_s
     constant = {True: "constant", False: "changed", None: MISSING}[row.throughput_constant]
     return [
-        _context(row.context_label, row.context_tok),
-        f"{row.concurrency}{' over-KV' if row.over_kv else ''}",
+        context_text(row.context_label, row.context_tok),
+        marked(f"{row.concurrency}{' over-KV' if row.over_kv else ''}", row.fatal),
         row.outcome if rate is None and row.outcome != "measured" else numbers.estimate_text(rate),
         numbers.number(row.per_stream_tok_per_s),
         numbers.ratio(row.scaling),
@@ -292,55 +287,6 @@ def _pushed(row: MaxRow) -> str:
     return f"{row.over_concurrency}{ratio}: {row.over_failures} failed{waits}"
 
 
-def _against(rows: Sequence[AgainstRow]) -> Iterable[PlainTable]:
-    """Yield one table for each pair of sides."""
-    groups: dict[tuple[str, str, str, str | None], list[AgainstRow]] = {}
-    for row in rows:
-        groups.setdefault((row.axis, row.a, row.b, row.shared), []).append(row)
-    for (axis, a, b, shared), members in groups.items():
-        where = f" ({inert(shared, 60)})" if shared else ""
-        yield PlainTable(
-            title=f"{_AXES[axis]}: {inert(b, 60)} against {inert(a, 60)}{where}",
-            headings=("context", "N", "figure", inert(a, 40), inert(b, 40), "change", "noise"),
-            rows=tuple(tuple(_against_row(row)) for row in members),
-            notes=(_sum_up(members),),
-            words=1,
-        )
-
-
-def _against_row(row: AgainstRow) -> list[str]:
-    beyond = {True: "beyond", False: "within", None: "unknown"}[row.change.exceeds_noise]
-    return [
-        _context(row.context_label, row.context_tok),
-        str(row.concurrency),
-        _METRICS[row.metric],
-        numbers.estimate_text(row.a_value),
-        numbers.estimate_text(row.b_value),
-        _interval(row.change),
-        beyond,
-    ]
-
-
-def _interval(found: Change) -> str:
-    text = numbers.percent(found.relative_pct, signed=True)
-    if found.low_pct is None or found.high_pct is None:
-        return text
-    return f"{text} [{numbers.fixed(found.low_pct, 1)}, {numbers.fixed(found.high_pct, 1)}]"
-
-
-def _sum_up(rows: Sequence[AgainstRow]) -> str:
-    beyond = sum(row.change.exceeds_noise is True for row in rows)
-    bases = ", ".join(dict.fromkeys(row.change.basis for row in rows))
-    changes = [row.change.relative_pct for row in rows if row.metric == "aggregate_tok_per_s"]
-    span = (
-        f"; aggregate {numbers.percent(min(changes), signed=True)} to "
-        f"{numbers.percent(max(changes), signed=True)}"
-        if changes
-        else ""
-    )
-    return f"{beyond} of {len(rows)} figures beyond the noise{span}; noise judged by {bases}"
-
-
 def flat_rows(rows: Sequence[msgspec.Struct]) -> tuple[list[str], list[list[Any]]]:
     """Return header and rows of one table with its numbers: estimates and changes in columns."""
     flat = [dict(_flattened(msgspec.to_builtins(row))) for row in rows]
@@ -361,7 +307,7 @@ def _flattened(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             yield from ((f"{name}_{part}", known.get(part)) for part in ("low", "high", "n"))
             yield from zip((f"{name}_range_min", f"{name}_range_max"), spread, strict=True)
         else:
-            yield name, value
+            yield name, "; ".join(map(str, value)) if isinstance(value, list) else value
 
 
 _CHANGE_PARTS = ("low_pct", "high_pct", "exceeds_noise", "spreads_overlap", "basis")

@@ -22,8 +22,8 @@ QUICK = (
 )
 """What runs when nothing is named."""
 
-ALL = (*QUICK, "ten_thousand", "steady", "ab_real", "sweep_killed", "long_run")
-"""The others take long."""
+ALL = (*QUICK, "ten_thousand", "steady", "ab_real", "sweep_killed", "long_run", "first_plot")
+"""The others take long, or need a browser."""
 
 
 def main() -> int:

@@ -57,7 +57,7 @@ def main() -> int:
         made_up = opened(args.made_up, DESKTOP, "light")
         top(made_up, "report-top")
         plot(made_up, "throughput", "report-throughput")
-        plot(made_up, "context", "report-context")
+        plot(made_up, "decode-context", "report-context")
         real = opened(args.real, DESKTOP, "light")
         top(real, "report-real")
         plot(real, "timeline", "report-timeline")

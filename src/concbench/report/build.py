@@ -15,6 +15,7 @@ from concbench.report.header import engine_line, instrument_line, lane_facts, pa
 from concbench.report.inert import inert
 from concbench.report.lanes import lane_details, lane_line
 from concbench.report.matrix import matrix_tables
+from concbench.report.matrix_sentence import matrix_sentence
 from concbench.report.reproduce import command_lines
 from concbench.report.rows import level_of, level_text, table_of
 from concbench.report.sides import sides_of
@@ -108,7 +109,10 @@ def _sentence(result: Result, series: Sequence[SeriesView], answers: Sequence[st
     if not series:
         return "no cells were measured"
     first = series[0]
-    return first.finding if len(series) == 1 else f"{first.name}: {first.finding}"
+    if len(series) == 1:
+        return first.finding
+    # A name keeps its own spelling: what stands first may become a capital.
+    return matrix_sentence(result.payload) or f"on {first.name}: {first.finding}"
 
 
 def _names(codes: Sequence[str]) -> str:

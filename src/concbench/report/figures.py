@@ -25,7 +25,7 @@ from concbench.report.rows import MAXIMUM_SHOWN
 from concbench.report.view import Quantity, Row, SeriesView
 from concbench.result import Result
 
-MOST_TOGETHER = 6
+MOST_TOGETHER = 4
 """More series than this are shown context by context."""
 
 CROSSED = {"throughput": "steady_output_tok_per_s", "ttft": "ttft_ms", "e2e": "e2e_ms"}
@@ -132,7 +132,12 @@ def _panel(
             colour = index if len(series) > 1 else order
             data.append(
                 _trace(
-                    known, _line_name(one, line, series, by_lane=bool(label)), colour, line, index
+                    known,
+                    _line_name(one, line, series, by_lane=bool(label)),
+                    colour,
+                    line,
+                    # A series keeps its marker, its lines differ in their dash.
+                    SYMBOLS[(index if len(series) > 1 else line.dash) % len(SYMBOLS)],
                 )
             )
     if not data:
@@ -224,10 +229,9 @@ def _line_name(one: SeriesView, line: Line, series: Sequence[SeriesView], *, by_
 
 
 def _trace(
-    known: Sequence[tuple[Row, Quantity]], name: str, colour: int, line: Line, index: int
+    known: Sequence[tuple[Row, Quantity]], name: str, colour: int, line: Line, shape: str
 ) -> dict[str, Any]:
     """Return one line with the error bars that its interval gives."""
-    shape = SYMBOLS[(index + line.dash) % len(SYMBOLS)]
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines+markers",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from concbench.analyse.contexts import Point, Prediction, predict
 from concbench.domain import Estimate
 from concbench.report.csv import Value
-from concbench.report.figure import Figure, Panel, line, plain, rising, table_and_csv
+from concbench.report.figure import SYMBOLS, Figure, Panel, line, plain, rising, table_and_csv
 from concbench.report.headline import OUTCOMES
 from concbench.report.numbers import MISSING, number, percent
 from concbench.report.rows import level_of
@@ -251,6 +251,7 @@ def _speed_lines(
             mode="lines+markers",
             text=[f"{number(rate.point)} tok/s" for _, rate in here],
         )
+        trace["marker"]["symbol"] = SYMBOLS[place % len(SYMBOLS)]
         trace["error_y"] = {
             "type": "data",
             "symmetric": False,

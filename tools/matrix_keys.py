@@ -63,6 +63,7 @@ MATRIX: dict[str, dict[str, Key]] = {
             "it is not, and the noise is as large; or there is no such cell",
         ),
         "over_kv": Key("whether N × (context + answer) exceeds the KV pool"),
+        "over_slots": Key("whether N is more than the engine runs at once"),
         "kv_demand_tok": Key("N × (context + answer)", NOT_TOLD),
         "kv_pool_tok": Key("the pool", NOT_TOLD),
         "failures": Key("requests that failed", unit="count"),
@@ -95,7 +96,9 @@ MATRIX: dict[str, dict[str, Key]] = {
         **_PLACE,
         "kv_pool_tok": Key("the pool", NOT_TOLD),
         "kv_limit": Key("⌊pool ÷ (context + G)⌋", "the pool is not known", "requests"),
-        "max_clean": Key("largest N in the pool without a failure", "there is none", "requests"),
+        "max_clean": Key(
+            "largest N in pool and slots without a failure", "there is none", "requests"
+        ),
         "over_concurrency": Key("largest N beyond the pool", _NO_OVER, "requests"),
         "over_ratio": Key("its demand ÷ pool", _NO_OVER, "×"),
         "over_failures": Key("requests that failed there", _NO_OVER, "count"),

@@ -7,7 +7,7 @@ import pytest
 from concbench.analyse.cell import empty_cell
 from concbench.analyse.overkv import Demand, sweep_cells
 from concbench.domain import Cell, Estimate
-from concbench.result import CellResult
+from concbench.result import CellResult, Requests
 
 
 def cell(n: int, rate: float, context: int = 32_000) -> CellResult:
@@ -15,6 +15,7 @@ def cell(n: int, rate: float, context: int = 32_000) -> CellResult:
     made = empty_cell(
         Cell(cell=name, lane="q", concurrency=n, context_tok=context), "measured", None
     )
+    made.requests = Requests(sent=n, ok=n)
     made.client.output_tok_per_s = Estimate(point=rate, low=None, high=None, n=2, method="mean")
     return made
 
@@ -53,3 +54,16 @@ def test_without_a_cell_inside_there_is_nothing_to_compare_with() -> None:
     _, over = sweep_cells(cells, demands, {"q.50.c4": [10.0], "q.32000.c6": [25.0]})
     assert over["against"] is None
     assert sweep_cells(cells, {}, {}) == []
+
+
+def test_nothing_is_set_against_a_doubted_cell_or_one_with_failures() -> None:
+    demands = {"q.32000.c4": Demand(1, 2), "q.32000.c6": Demand(3, 2, over_kv=True)}
+    took = {"q.32000.c4": [10.0], "q.32000.c6": [15.0]}
+    cells = [cell(4, 10.0), cell(6, 10.0)]
+    assert sweep_cells(cells, demands, took)[1]["against"] is not None
+    for name in demands:
+        assert sweep_cells(cells, demands, took, {name})[1]["against"] is None
+    for place in (0, 1):
+        cells = [cell(4, 10.0), cell(6, 10.0)]
+        cells[place].requests = Requests(sent=6, ok=5, failed=1)
+        assert sweep_cells(cells, demands, took)[1]["against"] is None

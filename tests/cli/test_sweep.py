@@ -104,6 +104,7 @@ def test_the_dry_run_starts_nothing_and_adds_up(capsys):
     assert [row["output_tok"] for row in rows] == [24, 48, 24, 48]
     assert "4 cells, 12 rounds left, 4,050 prompt and 144 output tokens" in captured.err
     assert "a guess" in captured.err
+    assert "answers of 8 tokens leave no steady window (50 decode steps)" in captured.err
     assert not Path("studies").exists()
 
 
@@ -138,12 +139,16 @@ def test_two_lanes_side_by_side_with_their_pool_their_limits_and_a_control(capsy
     assert all(c["requests"]["failed"] == 0 for c in cells.values())
     payload = result["payload"]["sweep"]
     over = {entry["cell"]: entry for entry in payload["cells"] if entry["against"]}
-    assert set(over) == {f"{x}.{c}" for x in "ab" for c in ("short.c8", "100.c3")}
-    entry = over["a.short.c8"]
+    beyond = {f"{x}.{c}" for x in "ab" for c in ("short.c8", "100.c3")}
+    assert set(over) <= beyond
+    # On a machine that is busy with other things a fatal doubt may forbid one of them.
+    assert set(over) == beyond or any(one["severity"] == "fatal" for one in result["doubts"])
+    (entry,) = [each for each in payload["cells"] if each["cell"] == "a.short.c8"]
     assert (entry["demand_tok"], entry["pool_tok"], entry["over_kv"]) == (464, 300, True)
     assert entry["failures"] == 0
-    assert entry["against"]["cell"] == "a.short.c5"
-    assert entry["against"]["concurrency_ratio"] == 1.6
+    for name in set(over) & {"a.short.c8", "b.short.c8"}:
+        assert over[name]["against"]["cell"] == f"{name[0]}.short.c5"
+        assert over[name]["against"]["concurrency_ratio"] == 1.6
     assert [entry["accepted_tok"] for entry in payload["ceilings"]] == [292, 292]
     assert all(293 <= entry["rejected_tok"] <= 295 for entry in payload["ceilings"])
     assert {entry["lane"] for entry in payload["controls"]} == {"a", "b"}
@@ -167,7 +172,11 @@ def test_the_same_command_goes_on_and_a_finished_sweep_has_nothing_left(capsys):
     after = measured()
     assert after[: len(before)] == before
     missing = {("a.short.c1", 1), ("a.short.c2", 1), ("a.short.c3", 0), ("a.short.c3", 1)}
-    assert set(after) - set(before) == missing
+    new = set(after) - set(before)
+    assert {step for step in new if not step[0].endswith("control")} == missing
+    # What was added needs a control of its own at the end.
+    assert after[-1][0].endswith("control")
+    assert len([step for step in new if step[0].endswith("control")]) == 1
     assert main(["sweep", "plan.toml", "--out", "s", "--dry-run"]) == 0
     assert "0 rounds left" in capsys.readouterr().out
 

@@ -58,7 +58,8 @@ class ConcurrencyRow(Struct, frozen=True, kw_only=True):
 
     That is the level below, and for a cell over the KV pool the largest that is not. There equal
     ratios mean that what does not fit only waits. `throughput_constant`: within 3 % of that cell's;
-    None where it is not, and the noise is as large. `elapsed_s` is the wall of one batch. `fatal`
+    None where it is not, and the noise is as large. `elapsed_s` is the wall of one batch.
+    `over_slots`: more than the engine runs at once. `fatal`
     names the cell's fatal doubts: such a cell is in no peak and no other cell is set against it.
     """
 
@@ -79,6 +80,7 @@ class ConcurrencyRow(Struct, frozen=True, kw_only=True):
     concurrency_ratio: float | None
     throughput_constant: bool | None
     over_kv: bool = False
+    over_slots: bool = False
     kv_demand_tok: int | None = None
     kv_pool_tok: int | None = None
     failures: int
@@ -133,9 +135,9 @@ class PredictedRow(Struct, frozen=True, kw_only=True):
 class MaxRow(Struct, frozen=True, kw_only=True):
     """How many at once at one context: by the KV pool, as measured, and beyond.
 
-    `kv_limit` is ⌊pool ÷ (context + G)⌋. `max_clean` is the largest N inside the pool of which no
-    request failed. `over_*` is the largest N beyond the pool; `first_bad` and `first_bad_outcome`
-    the smallest N that did not end well.
+    `kv_limit` is ⌊pool ÷ (context + G)⌋. `max_clean` is the largest N inside pool and slots of
+    which no request failed. `over_*` is the largest N beyond the pool; `first_bad` and
+    `first_bad_outcome` the smallest N that did not end well.
     """
 
     lane: str

@@ -22,7 +22,7 @@ from concbench.analyse.matrix_model import (
     PredictedRow,
     SingleRow,
 )
-from concbench.analyse.overkv import CONSTANT_WITHIN
+from concbench.analyse.overkv import CONSTANT_WITHIN, all_answered
 from concbench.analyse.single import Single, output_tok, single_of
 from concbench.domain import Estimate, TargetFacts
 from concbench.result import CellResult
@@ -186,16 +186,18 @@ def _concurrency(
     # What a fatal doubt stands on is shown, and nothing is set against it.
     sound = [c for c in cells if not caveats.fatal.get(c.cell)]
     alone = next((c.client.output_tok_per_s for c in sound if c.concurrency == 1), None)
-    inside = [c for c in sound if not over[c.cell] and elapsed_s(c) is not None]
+    took = {cell.cell: elapsed_s(cell, known.get(cell.cell)) for cell in cells}
+    inside = [c for c in sound if not over[c.cell] and took[c.cell] is not None]
     rows = []
     for cell in cells:
         below = [c for c in inside if c.concurrency < cell.concurrency]
         fatal = list(caveats.fatal.get(cell.cell, ()))
-        row = _row(cell, below[-1] if below else None, alone, fatal)
+        row = _row(cell, below[-1] if below else None, alone, fatal, took)
         rows.append(
             msgspec.structs.replace(
                 row,
                 over_kv=over[cell.cell],
+                over_slots=bool(known.get(cell.cell, {}).get("capped")),
                 kv_demand_tok=demand[cell.cell],
                 kv_pool_tok=pool,
             )
@@ -204,7 +206,11 @@ def _concurrency(
 
 
 def _row(
-    cell: CellResult, base: CellResult | None, alone: Estimate | None, fatal: list[str]
+    cell: CellResult,
+    base: CellResult | None,
+    alone: Estimate | None,
+    fatal: list[str],
+    took: Mapping[str, float | None],
 ) -> ConcurrencyRow:
     rate = cell.client.output_tok_per_s
     return ConcurrencyRow(
@@ -219,9 +225,9 @@ def _row(
         per_stream_tok_per_s=cell.client.per_request_tok_per_s.mean,
         scaling=_ratio(rate.point, alone.point) if rate and alone else None,
         overlap=cell.overlap,
-        elapsed_s=elapsed_s(cell),
+        elapsed_s=took[cell.cell],
         relative_to=None if base is None else base.concurrency,
-        elapsed_ratio=None if base is None else _ratio(elapsed_s(cell), elapsed_s(base)),
+        elapsed_ratio=None if base is None else _ratio(took[cell.cell], took[base.cell]),
         concurrency_ratio=None if base is None else cell.concurrency / base.concurrency,
         throughput_constant=None if base is None or fatal else _constant(base, cell),
         failures=cell.requests.failed + cell.requests.incomplete,
@@ -232,13 +238,18 @@ def _row(
     )
 
 
-def elapsed_s(cell: CellResult) -> float | None:
-    """Return the wall of one batch in seconds: its output tokens ÷ the batch figure.
+def elapsed_s(cell: CellResult, known: Mapping[str, Any] | None = None) -> float | None:
+    """Return the wall of one batch in seconds: the mean of its rounds, where a sweep knows it.
 
-    None where not every request was answered: part of a batch takes less.
+    Otherwise the output tokens ÷ the batch figure. None where not every request was answered.
     """
+    if not all_answered(cell):
+        return None
+    told = (known or {}).get("elapsed_s")
+    if told is not None:
+        return float(told)
     rate, counts = cell.client.output_tok_per_s, cell.requests
-    if rate is None or rate.point <= 0 or not counts.ok or counts.ok != counts.sent:
+    if rate is None or rate.point <= 0:
         return None
     return cell.tokens.output / counts.ok * cell.concurrency / rate.point
 
@@ -318,8 +329,12 @@ def _predicted(
 def _max_row(
     place: Place, rows: Sequence[ConcurrencyRow], pool: int | None, answer: float | None
 ) -> MaxRow:
-    clean = [r for r in rows if r.outcome == "measured" and not r.failures]
-    inside = [r for r in clean if not r.over_kv]
+    clean = [
+        r
+        for r in rows
+        if r.outcome == "measured" and not r.failures and r.aggregate_tok_per_s is not None
+    ]
+    inside = [r for r in clean if not r.over_kv and not r.over_slots]
     over = [r for r in rows if r.over_kv]
     bad = [r for r in rows if r.outcome not in ("measured", "interrupted") or r.failures]
     limit = None if pool is None or answer is None else int(pool // (place[2] + answer))

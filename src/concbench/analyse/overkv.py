@@ -6,7 +6,7 @@ throughput stays as it was. The two ratios stand beside each other, so that anyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -37,22 +37,35 @@ def sweep_cells(
     cells: Sequence[CellResult],
     demands: Mapping[str, Demand],
     elapsed_s: Mapping[str, Sequence[float]],
+    doubted: Container[str] = (),
 ) -> list[dict[str, Any]]:
     """Return one entry a cell: its demand, how long its rounds took, what the server told.
 
     `elapsed_s` has the lengths of the measured rounds by cell id. A cell beyond pool or cap is set
-    `against` the largest cell inside at the same lane, link and context: None where there is none.
+    `against` the largest cell inside at the same lane, link and context: None where there is none,
+    where either has a fatal doubt (`doubted`), and where not every request of both was answered.
     """
     inside: dict[tuple[str, str | None, int], CellResult] = {}
     for cell in sorted(cells, key=lambda each: each.concurrency):
         demand = demands.get(cell.cell)
-        if demand is not None and not demand.beyond and elapsed_s.get(cell.cell):
+        fit = demand is not None and not demand.beyond and elapsed_s.get(cell.cell)
+        if fit and cell.cell not in doubted and all_answered(cell):
             inside[_point(cell)] = cell
     return [
-        _entry(cell, demands[cell.cell], inside.get(_point(cell)), elapsed_s)
+        _entry(
+            cell,
+            demands[cell.cell],
+            inside.get(_point(cell)) if cell.cell not in doubted and all_answered(cell) else None,
+            elapsed_s,
+        )
         for cell in cells
         if cell.cell in demands
     ]
+
+
+def all_answered(cell: CellResult) -> bool:
+    """Return whether every request was answered: part of a batch takes less time."""
+    return bool(cell.requests.ok) and cell.requests.ok == cell.requests.sent
 
 
 def _point(cell: CellResult) -> tuple[str, str | None, int]:

@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--confirm",
-        type=options.checked(count),
+        type=options.checked(options.whole),
         default=3,
         metavar="N",
         help="rounds more at the level or rate that was found (default 3; 0: none)",
@@ -120,11 +120,6 @@ def run(args: Namespace) -> int:
         for line in () if args.quiet else lines:
             display.say(line)
         return exit_code(result)
-
-
-def count(text: str) -> int:
-    """Parse a whole number from 0."""
-    return 0 if text == "0" else options.positive(text)
 
 
 def _check(args: Namespace) -> None:

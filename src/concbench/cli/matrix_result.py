@@ -9,6 +9,7 @@ from concbench.analyse.matrix_against import Caveats
 from concbench.analyse.matrix_tables import is_matrix, matrix
 from concbench.analyse.unlike import unfair_names, unlike
 from concbench.cli.judging import COMPARING
+from concbench.cli.sweep_result import lanes_of, planned
 from concbench.domain import to_builtins
 from concbench.result import LaneResult, Result
 from concbench.store.read import StudyReader
@@ -25,13 +26,11 @@ def add_matrix(result: Result, reader: StudyReader) -> None:
     if result.command in COMPARING or not is_matrix(result.cells):
         return
     asked = None if result.workload is None else result.workload.output_tokens
-    lanes = list(dict.fromkeys(info.cell.lane for info in reader.rounds()))
+    lanes = lanes_of(reader, [cell.lane for cell in result.cells])
     links = list(dict.fromkeys(info.cell.link for info in reader.rounds()))
-    planned = reader.plan.get("sweep")
-    wanted = planned.get("links") if isinstance(planned, dict) else None
-    if isinstance(wanted, list):
-        # Rounds may be shuffled over the links; the plan tells which comes first.
-        links.sort(key=lambda link: wanted.index(link) if link in wanted else len(wanted))
+    wanted = (planned(reader).get("sweep") or {}).get("links") or []
+    # Links, like lanes, are compared with the one that the plan names first.
+    links.sort(key=lambda link: wanted.index(link) if link in wanted else len(wanted))
     swept = (result.payload or {}).get("sweep") or {}
     demands = {entry["cell"]: entry for entry in swept.get("cells", ())}
     found = matrix(

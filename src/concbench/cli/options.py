@@ -41,6 +41,11 @@ def positive(text: str) -> int:
     return number
 
 
+def whole(text: str) -> int:
+    """Parse a whole number from 0."""
+    return 0 if text.strip() == "0" else positive(text)
+
+
 def positive_or_auto(text: str) -> int | None:
     """Parse a whole number of at least 1, or `auto` (None)."""
     return None if text == "auto" else positive(text)

@@ -23,7 +23,7 @@ from concbench.cli.study import OpenStudy, conclude, deliver_plan, new_study
 from concbench.cli.sweep_view import SweepDisplay, plan_lines, plan_rows
 from concbench.domain import Round
 from concbench.errors import OutputUnusable, StudyUnreadable, TargetError, UsageError
-from concbench.measure.sweep import sweep
+from concbench.measure.sweep import SweepEnd, sweep
 from concbench.measure.sweep_identity import check_identity, identity_of
 from concbench.measure.sweep_links import CommandLinks, commands_of
 from concbench.measure.sweep_options import SweepOptions
@@ -86,7 +86,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "more where prompts take long)",
     )
     parser.add_argument(
-        "--warmup", type=int, default=1, metavar="N", help="0: no discarded waves (default 1)"
+        "--warmup",
+        type=options.checked(options.whole),
+        default=1,
+        metavar="N",
+        help="0: no discarded waves (default 1)",
     )
     parser.add_argument(
         "--wait-s",
@@ -131,10 +135,24 @@ def run(args: Namespace) -> int:
             end = sweep(asked, state, study.writer, links, on_round, display)
         if end.interrupted and not state.lanes and not study.written:
             raise KeyboardInterrupt
-        code = conclude(args, study, end.ended_by, interrupted=end.interrupted)
-    if end.error is not None and not state.done:
-        print(f"concbench: {' '.join(str(end.error).split())}", file=sys.stderr)
-        return end.error.exit_code
+        # A study whose link failed is not at its end: the same command takes it up again.
+        cut = end.interrupted or end.link_error is not None
+        code = conclude(args, study, end.ended_by, interrupted=cut)
+    return _exit_code(end, state, study, code)
+
+
+def _exit_code(end: SweepEnd, state: Standing, study: OpenStudy, code: int) -> int:
+    """Return the exit code, with a line where a lane or a link left nothing to measure."""
+    error = end.link_error or (None if study.written else end.error)
+    if error is not None:
+        print(f"concbench: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    if state.down and not state.done:
+        print(
+            "concbench: no lane started when this study was begun: --retry-failed tries again",
+            file=sys.stderr,
+        )
+        return TargetError.exit_code
     return code
 
 
@@ -216,7 +234,8 @@ def _folder(args: Namespace, plan: Plan) -> Path | None:
         except StudyUnreadable:
             continue
         same = reader.record.name == file_name(plan.study.name)
-        if same and reader.record.command == "sweep" and not reader.finished:
+        wanted = not reader.finished or (args.retry_failed and standing_of(reader).has_failures)
+        if same and reader.record.command == "sweep" and wanted:
             return path
     return None
 
@@ -227,6 +246,8 @@ def _study(
 ) -> Iterator[tuple[OpenStudy, Standing]]:
     """Yield the study, new or taken up again, and where it stands."""
     plan, name = todo.plan, file_name(todo.plan.study.name)
+    if folder is not None and not args.quiet:
+        print(f"going on with {folder}", file=sys.stderr)
     if folder is None:
         args.seed = plan.study.seed
         with new_study(args, name, {"plan": msgspec.to_builtins(plan)}) as study:
@@ -304,7 +325,12 @@ def _measure_link(link: LinkPlan, study: OpenStudy, display: SweepDisplay) -> No
 
 
 def _dry_run(args: Namespace, todo: _Todo, folder: Path | None) -> int:
-    state = standing_of(None if folder is None else open_study(folder))
+    reader = None if folder is None else open_study(folder)
+    if reader is not None:
+        _checked(reader, _identity(todo, machine(__version__)))
+    state = standing_of(reader)
+    if args.retry_failed:
+        state.retried()
     groups: list[tuple[str | None, list[MatrixCell], bool]] = []
     names: list[str | None] = [*todo.plan.sweep.links]
     for link in names or [None]:

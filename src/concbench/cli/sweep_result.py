@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from concbench.analyse.cell import empty_cell
+from concbench.analyse.matrix_against import family
 from concbench.analyse.overkv import Demand, sweep_cells
 from concbench.analyse.severity import doubt
 from concbench.domain import Cell, Doubt
@@ -41,10 +41,11 @@ def add_sweep(result: Result, reader: StudyReader) -> None:
             result.cells.append(found[name])
         found[name].outcome, found[name].outcome_detail = outcome, why
         result.doubts += _doubts(found[name])
-    result.cells.sort(key=_place)
+    lanes = lanes_of(reader, [cell.lane for cell in result.cells])
+    result.cells.sort(key=lambda cell: _place(cell, lanes))
     result.doubts.sort(key=lambda one: _RANK[one.severity])
     payload = {
-        "cells": sweep_cells(result.cells, demands, state.took_s),
+        "cells": sweep_cells(result.cells, demands, state.took_s, _doubted(result)),
         "controls": list(_controls(reader, found)),
         "ceilings": reader.notes(CEILING_NOTE),
         "failures": [
@@ -60,8 +61,34 @@ def is_left_out(info: RoundInfo) -> bool:
     return info.phase == "discarded"
 
 
-def _place(cell: CellResult) -> tuple[str, str, int, int]:
-    return (cell.lane, cell.link or "", cell.context_tok, cell.concurrency)
+def planned(reader: StudyReader) -> Mapping[str, Any]:
+    """Return the plan file's content as a sweep keeps it; empty for other studies."""
+    found = reader.plan.get("plan")
+    return found if isinstance(found, Mapping) else {}
+
+
+def lanes_of(reader: StudyReader, measured: Iterable[str]) -> list[str]:
+    """Return the lanes in the plan's order: the first is what others are compared with.
+
+    Those that vary a flag stand where their lane does, in the order in which they were started.
+    """
+    plan = planned(reader)
+    wanted = (plan.get("sweep") or {}).get("lanes") or plan.get("lanes") or ()
+    started = [info.cell.lane for info in reader.rounds()]
+    place = {name: index for index, name in enumerate(wanted)}
+    seen = dict.fromkeys([*started, *measured])
+    return sorted(seen, key=lambda lane: place.get(family(lane), len(place)))
+
+
+def _doubted(result: Result) -> set[str]:
+    """Return the cells on which a fatal doubt stands."""
+    fatal = {one.cell for one in result.doubts if one.severity == "fatal"}
+    return {cell.cell for cell in result.cells if None in fatal or cell.cell in fatal}
+
+
+def _place(cell: CellResult, lanes: Sequence[str]) -> tuple[int, str, str, int, int]:
+    lane = lanes.index(cell.lane) if cell.lane in lanes else len(lanes)
+    return (lane, cell.lane, cell.link or "", cell.context_tok, cell.concurrency)
 
 
 def _failed_cell(reader: StudyReader, name: str) -> Cell | None:
@@ -98,20 +125,24 @@ def _doubts(cell: CellResult) -> Iterator[Doubt]:
 
 
 def _controls(reader: StudyReader, cells: Mapping[str, CellResult]) -> Iterator[dict[str, Any]]:
-    """Yield the repeated first cell of each lane beside its earlier rounds."""
-    first: dict[str, list[float]] = {}
+    """Yield the repeated cell of each lane and link beside its earlier rounds: the latest one."""
+    took: dict[str, list[float]] = {}
+    latest: dict[tuple[str, str | None], tuple[str, float]] = {}
     for info in reader.rounds("measured"):
-        if not info.interrupted and not info.retracted:
-            first.setdefault(info.cell.cell, []).append((info.end_ns - info.start_ns) / 1e9)
-    for name, took in first.items():
-        base, _, kind = name.rpartition(".")
-        if kind != "control" or base not in cells or base not in first:
+        if info.interrupted or info.retracted:
             continue
-        drift = math.log((sum(first[base]) / len(first[base])) / took[-1])
+        length_s, name = (info.end_ns - info.start_ns) / 1e9, info.cell.cell
+        took.setdefault(name, []).append(length_s)
+        if info.cell.context_label == "control":
+            latest[info.cell.lane, info.cell.link] = (name.rpartition(".")[0], length_s)
+    for (lane, _), (base, length_s) in latest.items():
+        if base not in cells or base not in took:
+            continue
+        mean_s = sum(took[base]) / len(took[base])
         yield {
             "cell": base,
-            "lane": cells[base].lane,
-            "elapsed_s": sum(first[base]) / len(first[base]),
-            "control_elapsed_s": took[-1],
-            "drift_pct": 100 * (math.exp(drift) - 1),
+            "lane": lane,
+            "elapsed_s": mean_s,
+            "control_elapsed_s": length_s,
+            "drift_pct": 100 * (mean_s / length_s - 1),
         }

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from concbench.analyse.windows import MIN_STEPS
 from concbench.cli.live import StatusLine
 from concbench.domain import Round
 from concbench.measure.sweep_state import Standing
 from concbench.measure.watch import OnLook, Snapshot
 from concbench.plan.matrix import MatrixCell, guess_s, pace
 from concbench.plan.steps import Step
+
+LEAST_ANSWER_TOK = MIN_STEPS + 10
+"""Shorter answers leave no steady window once the streams have started one after the other."""
 
 
 class SweepDisplay(StatusLine):
@@ -103,6 +107,7 @@ def plan_rows(
                     "ended": state.ended.get(name, (None, None))[0],
                     "prompt_tok": left * each.cell.concurrency * each.cell.context_tok,
                     "output_tok": left * each.cell.concurrency * each.output_tok,
+                    "answer_tok": each.output_tok,
                     "left_s": left * one_s + (min(one_s, 30.0) if left else 0.0),
                     "measured": name in known,
                 }
@@ -144,5 +149,11 @@ def plan_lines(rows: Sequence[dict[str, Any]], extra_rounds: int = 0) -> Iterato
         f"{sum(r['output_tok'] for r in rows):,} output tokens, about {duration(total_s)} ("
         f"{basis}; starts of lanes come on top)"
     )
+    short = min((row["answer_tok"] for row in rows), default=LEAST_ANSWER_TOK)
+    if short < LEAST_ANSWER_TOK:
+        yield (
+            f"answers of {short} tokens leave no steady window ({MIN_STEPS} decode steps): there "
+            f"will be batch figures alone; from {LEAST_ANSWER_TOK} output_tokens on there is one"
+        )
     if extra_rounds:
         yield f"and up to {extra_rounds} rounds more for each cell whose interval stays wide"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -196,15 +196,32 @@ def calibrate(session: Session, kind: str, seed: int) -> None:
     rounds = [first_answer(session, texts[0])]
     session.first_request = rounds[0].requests[0]
     session.silent_s = later_silent_s(session.first_answer_s())
-    rounds += [one_request(session, text, 1) for text in texts[1 : 1 if counted else 2]]
+    rounds += _longer(session, [] if counted else texts[1:])
     records = [each.requests[0] for each in rounds]
     if counted is not None and records[0].prompt_tok is not None:
         session.template_tok = max(0, records[0].prompt_tok - counted[0])
     elif records[0].prompt_tok is not None and len(records) > 1:
         prompt_tok = [record.prompt_tok or 0 for record in records]
-        session.calibration = fit_calibration([word_count(text) for text in texts], prompt_tok)
+        words = [word_count(text) for text in texts[: len(records)]]
+        session.calibration = fit_calibration(words, prompt_tok)
         session.template_tok = round(session.calibration.template_tok)
     find_pace(session, texts[0], rounds[0].instrument.received_bytes)
+
+
+def _longer(session: Session, texts: Sequence[str]) -> list[Round]:
+    """Send longer texts, which tell how prompts are counted, up to one that is too long.
+
+    Raises what `one_request` raises, PromptTooLong where not even the first of them fits.
+    """
+    rounds: list[Round] = []
+    for text in texts:
+        try:
+            rounds.append(one_request(session, text, 1))
+        except PromptTooLong:
+            if not rounds:
+                raise
+            break
+    return rounds
 
 
 def first_answer(session: Session, text: str) -> Round:

@@ -25,12 +25,22 @@ MEMORY_FACTOR = 1.5
 """Another lane is started beside those that are up while so many times their memory is free."""
 
 
+class LinkDown(Exception):
+    """A link's own command failed."""
+
+    def __init__(self, error: TargetError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @dataclass(slots=True)
 class SweepEnd:
-    """How a sweep ended. `error` is that of the first lane that did not start."""
+    """How a sweep ended. `error` is that of the first lane that did not start, `link_error` that of
+    a link that could not be taken or left: nothing more was measured then."""
 
     interrupted: bool = False
     error: TargetError | None = None
+    link_error: TargetError | None = None
     ended_by: dict[str, str] = field(default_factory=dict)
 
 
@@ -59,8 +69,13 @@ def sweep(
         raise
     except (KeyboardInterrupt, Stopped):
         end.interrupted = True
+    except LinkDown as down:
+        end.link_error = down.error
     finally:
-        links.close()
+        try:
+            links.close()
+        except TargetError as error:
+            end.link_error = end.link_error or error
     end.error = bench.start_error
     end.ended_by = bench.rule.ended_by(state)
     return end
@@ -71,7 +86,10 @@ def _over_link(bench: Bench, link: str | None, links: LinkSwitch) -> None:
     todo = [each for each in variants(bench.options.plan) if bench.has_work(each, link)]
     if not todo:
         return
-    links.use(link)
+    try:
+        links.use(link)
+    except TargetError as error:
+        raise LinkDown(error) from None
     if _can_share(bench, todo) and _side_by_side(bench, link, todo):
         return
     for variant in todo:

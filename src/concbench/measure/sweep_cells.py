@@ -124,9 +124,13 @@ class Bench:
         if rig.name not in self.state.facts and self.options.plan.sweep.concurrency == "auto":
             # Its pool is not known, so neither is its ladder: one cell a context stands for it.
             cells = [each for each in cells if each.cell.concurrency == 1]
-        for each in cells:
-            if self._has_rounds_left(each):
-                self.outcomes.end(each, down.outcome, str(down), down.log, start=True)
+        lacking = [each for each in cells if self._has_rounds_left(each, self.options.rounds)]
+        for each in lacking:
+            self.outcomes.end(each, down.outcome, str(down), down.log, start=True)
+        for each in [] if lacking else [each for each in cells if self._has_rounds_left(each)][:1]:
+            # All have the rounds that they must have: those stand, and the failed start is told.
+            name, how = each.cell.cell, down.outcome
+            self.outcomes.failed(name, each.cell, how, str(down), down.log, final=False, start=True)
         self.state.down.add((rig.name, link))
 
     # -- cells
@@ -162,12 +166,19 @@ class Bench:
         wanted = {c.cell.cell: self.rule.wanted(self.state, c.cell.cell) for c in served}
         return [
             step
-            for step in steps_of(served, max(wanted.values(), default=0), seed)
+            for step in map(self._numbered, steps_of(served, max(wanted.values(), default=0), seed))
             if self.is_open(step)
-            and step.index < wanted[step.cell.cell.cell]
+            and (step.kind == "control" or step.index < wanted[step.cell.cell.cell])
             and not (step.kind == "half" and not self._has_halves())
             and not (step.kind == "control" and (step.cell.cell.lane, link) in self.state.controls)
         ]
+
+    def _numbered(self, step: Step) -> Step:
+        """Return a control with the number of its next round: each addition to a study has one."""
+        if step.kind != "control":
+            return step
+        known = sum(name == step.cell_id for name, _ in self.state.done)
+        return msgspec.structs.replace(step, index=known)
 
     def _has_halves(self) -> bool:
         """Whether half a prompt tells anything: streamed, and distinct prompts made here."""
@@ -184,8 +195,8 @@ class Bench:
         return (step.cell_id, step.index) not in self.state.done
 
     def _has_rounds_left(self, cell: MatrixCell, wanted: int | None = None) -> bool:
-        steps = (Step(cell=cell, index=index) for index in range(wanted or self.options.rounds))
-        return any(self.is_open(step) for step in steps)
+        wanted = wanted or self.rule.wanted(self.state, cell.cell.cell)
+        return any(self.is_open(Step(cell=cell, index=index)) for index in range(wanted))
 
     @property
     def rule(self) -> RoundRule:
@@ -199,8 +210,7 @@ class Bench:
         """Send one request at each context, the shortest first: it warms, and tells a rejection."""
         first: dict[int, MatrixCell] = {}
         for each in cells:
-            wanted = self.rule.wanted(self.state, each.cell.cell)
-            if self._has_rounds_left(each, wanted):
+            if self._has_rounds_left(each):
                 first.setdefault(each.cell.context_tok, each)
         for context, each in sorted(first.items()):
             step = Step(cell=each, index=-1, kind="round")
@@ -335,7 +345,11 @@ class Bench:
         if done.outcome == "measured":
             self._keep(rig, step, done)
         elif done.outcome == "context_rejected":
-            self.reject(step, cells, done.outcome_detail or "the server refused it as too long")
+            why = done.outcome_detail or "the server refused it as too long"
+            if self._accepts(step.cell, cells):
+                self.outcomes.refused(step, why)
+            else:
+                self.outcomes.too_long(step, filter(self._has_rounds_left, cells), why)
         elif done.outcome in CRASHES:
             self.state.crashes[step.cell_id] += 1
             times = self.state.crashes[step.cell_id]
@@ -356,6 +370,7 @@ class Bench:
             if step.kind == "round":
                 rate = headline_tok_per_s(done, self.state.facts.get(rig.name))
             self.state.keep(step.cell_id, step.index, (done.end_ns - done.start_ns) / 1e9, rate)
+            self.state.seen(step.cell.cell, is_control=step.kind == "control")
         if len(done.requests) == 1 and step.kind == "round":
             record = done.requests[0]
             first_ns = record.first_token_ns or record.end_ns
@@ -364,19 +379,14 @@ class Bench:
             else:
                 self._alone_s.setdefault((rig.name, context), 0.0)
 
-    def reject(self, step: Step, cells: Sequence[MatrixCell], detail: str) -> None:
-        """End every cell of a context that was rejected, and skip those of longer ones."""
-        limit = step.cell.cell.context_tok
-        for each in cells:
-            context = each.cell.context_tok
-            if context < limit or each.cell.cell in self.state.ended:
-                continue
-            if not self._has_rounds_left(each):
-                continue
-            if context == limit:
-                self.outcomes.end(each, "context_rejected", detail, [])
-            else:
-                self.outcomes.end(each, "skipped", f"a context of {limit} tokens was rejected", [])
+    def _accepts(self, cell: MatrixCell, cells: Sequence[MatrixCell]) -> bool:
+        """Whether a request of this cell's length has been answered by its lane."""
+        context = cell.cell.context_tok
+        return (cell.cell.lane, context) in self._alone_s or any(
+            each.cell.cell in self.state.took_s
+            for each in cells
+            if each.cell.context_tok == context and each.cell.lane == cell.cell.lane
+        )
 
     def facts(self, variant: Variant) -> TargetFacts | None:
         """Return what was known of a variant at its first start."""

@@ -15,6 +15,7 @@ from concbench.domain import CellOutcome, TargetFacts
 from concbench.errors import (
     NotReady,
     PortTaken,
+    PromptTooLong,
     StartFailed,
     TargetError,
     Unreachable,
@@ -68,6 +69,10 @@ class RigOptions:
     wait_s: float | None = None
 
 
+class NoRoom(TargetError):
+    """Not even the short requests fit that tell how a lane counts its prompts."""
+
+
 class LaneDown(Exception):
     """A lane that did not start: `outcome` is what becomes of its cells."""
 
@@ -75,6 +80,8 @@ class LaneDown(Exception):
         super().__init__(str(error))
         self.error = error
         self.outcome: CellOutcome = error.outcome if isinstance(error, StartFailed) else "crashed"
+        if isinstance(error, NoRoom):
+            self.outcome = "context_rejected"
         self.log = log
 
 
@@ -122,6 +129,8 @@ class Rig:
         while True:
             try:
                 return self._open()
+            except PromptTooLong as error:
+                raise LaneDown(NoRoom(f"the shortest request is too long: {error}"), []) from None
             except TargetError as error:
                 away = isinstance(error, Unreachable | PortTaken) or type(error) is NotReady
                 if not away or now_ns() >= give_up_ns:

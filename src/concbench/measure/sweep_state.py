@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from concbench.domain import CellOutcome, TargetFacts
+from concbench.domain import Cell, CellOutcome, TargetFacts
 from concbench.plan.matrix import MatrixCell, Variant
 from concbench.store.read import RoundInfo, StudyReader
 
@@ -82,6 +82,25 @@ class Standing:
             self.rates.setdefault(cell_id, []).append(rate)
         self.took_s.setdefault(cell_id, []).append(took_s)
 
+    def seen(self, cell: Cell, *, is_control: bool) -> None:
+        """Take note of a measured round's place: a control counts until more is measured."""
+        place = (cell.lane, cell.link)
+        if is_control:
+            self.controls.add(place)
+        elif cell.context_label not in COMPANIONS:
+            self.controls.discard(place)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether anything ended in a way that another try may mend."""
+        return bool(self.down) or any(how in CRASHES for how, _ in self.ended.values())
+
+    def retried(self) -> None:
+        """Forget every failure: what ended in one is tried again."""
+        self.ended.clear()
+        self.crashes.clear()
+        self.down.clear()
+
     def mean_s(self) -> dict[str, float]:
         """Return the mean length of a round by cell id, in seconds."""
         return {cell: sum(known) / len(known) for cell, known in self.took_s.items()}
@@ -114,8 +133,7 @@ def _take_round(state: Standing, info: RoundInfo) -> None:
         state.stale.append(info.round_id)
         return
     state.keep(info.cell.cell, info.index, (info.end_ns - info.start_ns) / 1e9)
-    if info.cell.context_label == "control":
-        state.controls.add((info.cell.lane, info.cell.link))
+    state.seen(info.cell, is_control=info.cell.context_label == "control")
 
 
 def _take_failure(state: Standing, cell: str, why: str, data: Mapping[str, Any]) -> None:
@@ -145,9 +163,7 @@ def _take_note(state: Standing, kind: str, data: Mapping[str, Any]) -> None:
     elif kind == CEILING_NOTE:
         state.ceilings.add((str(data["variant"]), data.get("link")))
     elif kind == RETRY_NOTE:
-        state.ended.clear()
-        state.crashes.clear()
-        state.down.clear()
+        state.retried()
 
 
 def cells_data(

@@ -26,6 +26,14 @@ TOK_PER_WORD: dict[ContentKind, float] = {
 """Tokens per piece where nothing was measured: usual vocabularies of 30,000 to 150,000 entries."""
 
 
+CALIBRATION_WORDS = (48, 192, 384)
+"""Pieces of the texts that are sent. The slope between the last two must be that of the first two:
+a server that cuts long prompts without a word counts fewer tokens there."""
+
+CUT_SLOPE = 0.8
+"""A slope below this share of the one before it is a prompt that was cut."""
+
+
 class Calibration(Struct, frozen=True, kw_only=True):
     """tokens = template_tok + tok_per_word · pieces, for servers that cannot tokenize."""
 
@@ -39,7 +47,7 @@ def word_count(text: str) -> int:
 
 
 def calibration_prompts(
-    kind: ContentKind, seed: int, words: Sequence[int] = (48, 384)
+    kind: ContentKind, seed: int, words: Sequence[int] = CALIBRATION_WORDS
 ) -> list[str]:
     """Return texts of so many pieces, to be sent to a server that reports `prompt_tokens`.
 
@@ -57,8 +65,10 @@ def calibration_prompts(
 def fit_calibration(words: Sequence[int], prompt_tok: Sequence[int]) -> Calibration:
     """Return the least-squares line through (pieces, tokens that the server counted).
 
+    Points from where the counts grow by less than before are left out: there the server cuts.
     Raises UsageError where the counts do not grow with the prompts.
     """
+    words, prompt_tok = _uncut(words, prompt_tok)
     mean_words = math.fsum(words) / max(1, len(words))
     mean_tok = math.fsum(prompt_tok) / max(1, len(prompt_tok))
     spread = math.fsum((w - mean_words) ** 2 for w in words)
@@ -72,3 +82,15 @@ def fit_calibration(words: Sequence[int], prompt_tok: Sequence[int]) -> Calibrat
         )
     slope = joint / spread
     return Calibration(template_tok=max(0.0, mean_tok - slope * mean_words), tok_per_word=slope)
+
+
+def _uncut(words: Sequence[int], prompt_tok: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the points up to where the slope falls, at least two."""
+    kept = list(zip(words, prompt_tok, strict=True))
+    for place in range(2, len(kept)):
+        (a, x), (b, y), (c, z) = kept[place - 2 : place + 1]
+        before, after = (y - x) / max(1, b - a), (z - y) / max(1, c - b)
+        if after < CUT_SLOPE * before:
+            kept = kept[:place]
+            break
+    return [point[0] for point in kept], [point[1] for point in kept]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from concbench.errors import PlanError
+from concbench.plan.axes import axis_faults
 from concbench.plan.content import KINDS
 from concbench.plan.model import (
     ENGINES,
@@ -297,8 +298,10 @@ def _check_references(plan: Plan, source: _Source) -> None:
 
 def _check_values(plan: Plan, source: _Source) -> None:
     """Raise PlanError for values that are well typed and make no sense together."""
+    for path, why in axis_faults(plan):
+        raise source.error(path, why)
     for lane, flags in plan.sweep.vary.items():
-        path: KeyPath = ("sweep", "vary", lane)
+        path = ("sweep", "vary", lane)
         if plan.lanes[lane].way == "url":
             raise source.error(path, "a lane with url runs already; its flags cannot be varied")
         for flag, values in flags.items():

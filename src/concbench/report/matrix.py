@@ -191,7 +191,7 @@ def _level(row: ConcurrencyRow) -> list[str]:
     constant = {True: "constant", False: "changed", None: MISSING}[row.throughput_constant]
     return [
         context_text(row.context_label, row.context_tok),
-        marked(f"{row.concurrency}{' over-KV' if row.over_kv else ''}", row.fatal),
+        marked(f"{row.concurrency}{_beyond(row)}", row.fatal),
         row.outcome if rate is None and row.outcome != "measured" else numbers.estimate_text(rate),
         numbers.number(row.per_stream_tok_per_s),
         numbers.ratio(row.scaling),
@@ -205,6 +205,13 @@ def _level(row: ConcurrencyRow) -> list[str]:
         MISSING if row.preemptions is None else str(row.preemptions),
         numbers.count(row.waiting_max),
     ]
+
+
+def _beyond(row: ConcurrencyRow) -> str:
+    """Return the mark of a row that asks for more than can run at once."""
+    if row.over_kv:
+        return " over-KV"
+    return " over slots" if row.over_slots else ""
 
 
 def _pool(row: ConcurrencyRow) -> str:

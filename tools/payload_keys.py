@@ -10,7 +10,9 @@ _CONTEXT = Key("length of the prompts", unit="tokens")
 _CELL = Key("id of the cell")
 _CONCURRENCY = Key("requests in flight at once", unit="requests")
 _FEW = "no answer came"
-_STANDING = Key("`holds`, `open`, `fails`, or `doubted` where a fatal doubt forbids an answer")
+_STANDING = Key(
+    "`holds`, `open`, `fails`, `doubted` where a fatal doubt forbids an answer, or `unmeasured`"
+)
 _WHY = Key("what stands in the way of holding, empty where nothing does")
 _FAILED = Key("failed requests among those sent", "nothing was sent")
 _E2E = Key("mean time from send to end of an answer", _FEW)

@@ -348,4 +348,6 @@ def _outcome(seen: Evidence) -> tuple[CellOutcome, str | None]:
             return each.outcome, each.outcome_detail
     if any(each.interrupted or each.outcome == "interrupted" for each in seen.every):
         return "interrupted", None
+    if not seen.rounds and seen.ended_by == "interrupt":
+        return "interrupted", None
     return "measured", None

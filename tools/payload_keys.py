@@ -49,7 +49,9 @@ PAYLOAD: dict[str, dict[str, Key]] = {
         "concurrency": _CONCURRENCY,
         "tok_per_s": Key("output rate of the kind that all levels share", "no level has one"),
         "gain_per_doubling": Key(
-            "rate against the level below, scaled to a doubling", "it is the lowest level", "×"
+            "rate against the nearest level at least half a doubling below, scaled to a doubling",
+            "no level is that far below",
+            "×",
         ),
         "e2e_mean_s": _E2E,
         "users": Key("users at this level with the think time", _NO_THINK, "users"),

@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 
 from concbench.domain import Doubt
 from concbench.report.findings import finding
@@ -9,7 +10,8 @@ from tests.report.conftest import cell, estimate, facts
 def cells_of(rates, **kwargs):
     made = []
     for level, rate in rates.items():
-        one = cell(level, **kwargs)
+        one = replace(cell(8, **kwargs), cell=f"c{level}", concurrency=level)
+        one.client = replace(one.client)
         one.client.steady_output_tok_per_s = estimate(rate, 0.004, kwargs.get("rounds", 4))
         one.client.output_tok_per_s = estimate(rate * 0.95, 0.03, kwargs.get("rounds", 4))
         made.append(one)
@@ -40,6 +42,15 @@ def cells_of(rates, **kwargs):
          "throughput stalls from N = 1 to 2 and grows again after: "
          "no ceiling to be named; measure the levels between"),
         ({8: 436.2}, "436.2 ± 0.4 % tok/s at N = 8"),
+        ({8: 400.0, 9: 436.2}, "436.2 ± 0.4 % tok/s at N = 9"),
+        ({4: 200.0, 8: 400.0, 10: 401.0},
+         "throughput flattens at N = 8: N = 10 changes it by +0.2 %"),
+        ({4: 200.0, 8: 400.0, 10: 490.0},
+         "every doubling still adds 2.0 ×: the ceiling is beyond N = 10"),
+        ({1: 50.0, 2: 100.0, 3: 150.0, 4: 200.0, 6: 300.0},
+         "every doubling still adds 2.0 ×: the ceiling is beyond N = 6"),
+        ({16: 800.0, 24: 1200.0},
+         "throughput grows by 50.0 % from N = 16 to 24: the ceiling is beyond N = 24"),
     ],
 )  # fmt: skip
 def test_shapes(rates, text):
@@ -65,6 +76,14 @@ def test_noise_is_no_ceiling(rates, error, text):
         rate = one.client.steady_output_tok_per_s
         one.client.steady_output_tok_per_s = estimate(rate.point, error)
     assert finding(cells, [], None) == text
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_levels_near_each_other_are_not_scaled_to_a_doubling(rounds):
+    levels = {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0, 16: 16.0, 31: 30.0, 32: 33.5, 33: 32.0, 62: 63.0,
+              63: 62.0, 64: 65.0}  # fmt: skip
+    text = finding(cells_of({n: 100 * rate for n, rate in levels.items()}, rounds=rounds), [], None)
+    assert text.endswith("every doubling still adds 1.9 to 2.1 ×: the ceiling is beyond N = 64")
 
 
 def test_the_engines_cap_and_what_queues_above_it():

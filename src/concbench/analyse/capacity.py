@@ -44,7 +44,8 @@ class Objective(Struct, frozen=True, kw_only=True):
 class LevelCapacity(Struct, frozen=True, kw_only=True):
     """One level: whether it holds, and why not. `users` are those of the level with think time.
 
-    `gain_per_doubling` is against the level below; the rate is the one that all levels share.
+    `gain_per_doubling` is against the nearest level at least half a doubling below; the rate is the
+    one that all levels share.
     """
 
     cell: str

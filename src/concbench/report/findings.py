@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from concbench.analyse.scaling import LEAST_STEP
 from concbench.domain import Doubt, TargetFacts
 from concbench.report.headline import Gain, fatal_codes, headline, like_for_like
 from concbench.report.inert import inert
@@ -15,6 +16,7 @@ from concbench.result import CellResult
 STRONG_GAIN = 1.5
 FLAT_GAIN = 1.1
 TOO_FEW_ROUNDS = 3
+ABOUT_A_DOUBLING = 0.9
 
 
 def finding(cells: Sequence[CellResult], doubts: Sequence[Doubt], facts: TargetFacts | None) -> str:
@@ -81,6 +83,7 @@ def _of_rates(cells: Sequence[CellResult]) -> str:
 
 def _of_levels(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> str:
     """Return the sentence on the shape of throughput against concurrency."""
+    cells = _apart(cells, doubts)
     last = cells[-1]
     known = [like_for_like(low, high, doubts) for low, high in pairwise(cells)]
     steps = [step for step in known if step is not None]
@@ -103,6 +106,28 @@ def _of_levels(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> str:
     return _from_there(flat if change is None else change[0]) + basis
 
 
+def _apart(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> list[CellResult]:
+    """Return cells that are at least half a doubling apart, and the last: noise decides the rest.
+
+    A last one that is nearer takes the place of the one before it, unless intervals show that it
+    brings nothing.
+    """
+    found = [cells[0]]
+    for cell in cells[1:]:
+        if math.log2(cell.concurrency / found[-1].concurrency) >= LEAST_STEP:
+            found.append(cell)
+    if found[-1] is cells[-1]:
+        return found
+    step = like_for_like(found[-1], cells[-1], doubts)
+    if step is not None and _surely_flat(step[0]):
+        return [*found, cells[-1]]
+    return [*found[:-1], cells[-1]]
+
+
+def _surely_flat(step: Gain) -> bool:
+    return step.error > 0 and step.ratio * (1 + step.error) < FLAT_GAIN**step.doublings
+
+
 def _level(cell: CellResult) -> str:
     """Return a cell's concurrency as text."""
     return f"{cell.concurrency:,}"
@@ -121,10 +146,31 @@ def _grows(step: Gain) -> bool:
     return step.per_doubling >= FLAT_GAIN and step.ratio * (1 - step.error) > 1
 
 
+def _whole_doublings(gains: Sequence[Gain]) -> list[Gain]:
+    """Return the steps, one well below a doubling joined with the next (or the former)."""
+    found: list[Gain] = []
+    for step in gains:
+        short = step is gains[-1] and step.doublings < ABOUT_A_DOUBLING
+        if found and (short or found[-1].doublings < ABOUT_A_DOUBLING):
+            below = found.pop()
+            error = math.hypot(below.error, step.error)
+            found.append(Gain(below.low, step.high, below.ratio * step.ratio, error))
+        else:
+            found.append(step)
+    return found
+
+
 def _still_growing(gains: Sequence[Gain]) -> str:
     """Return the sentence for a curve that has not flattened inside the levels measured."""
-    factors = [step.per_doubling for step in gains]
+    gains = _whole_doublings(gains)
     last_level = gains[-1].high
+    if len(gains) == 1 and gains[0].doublings < ABOUT_A_DOUBLING:
+        more = percent(100 * (gains[0].ratio - 1))
+        low, high = gains[0].low, gains[0].high
+        return (
+            f"throughput grows by {more} from N = {low} to {high}: the ceiling is beyond N = {high}"
+        )
+    factors = [step.per_doubling for step in gains]
     low, high = fixed(min(factors), 1), fixed(max(factors), 1)
     if min(factors) >= STRONG_GAIN:
         adds = f"{low} ×" if low == high else f"{low} to {high} ×"
@@ -154,8 +200,7 @@ def _from_there(change: Gain) -> str:
             "run more rounds"
         )
     at_most = change.ratio * (1 + change.error)
-    doublings = math.log2(change.high / change.low)
-    if at_most >= FLAT_GAIN**doublings:
+    if at_most >= FLAT_GAIN**change.doublings:
         return (
             f"whether throughput still grows from N = {change.low} on cannot be told: N = "
             f"{change.high} changes it by {percent(100 * (change.ratio - 1), signed=True)}, "

@@ -87,7 +87,9 @@ PAYLOAD: dict[str, dict[str, Key]] = {
         "requests": Key("requests sent", unit="requests"),
         "state": Key("`stable`, `undetermined` or `saturated`", "it could not be judged"),
         "queue_slope_per_s": Key("growth of the number in flight", "it could not be fitted"),
-        "completions_per_arrival": Key("answers ended ÷ requests sent", "nothing was sent", "×"),
+        "completions_per_arrival": Key(
+            "requests ended, failed ones included, ÷ requests sent", "nothing was sent", "×"
+        ),
         "e2e_mean_s": _E2E,
         "in_flight": Key("requests at the box at once: rate · E2E", _GROWS, "requests"),
         "users": Key("rate · (E2E + think time)", _GROWS, "users"),

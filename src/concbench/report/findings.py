@@ -166,10 +166,8 @@ def _still_growing(gains: Sequence[Gain]) -> str:
     last_level = gains[-1].high
     if len(gains) == 1 and gains[0].doublings < ABOUT_A_DOUBLING:
         more = percent(100 * (gains[0].ratio - 1))
-        low, high = gains[0].low, gains[0].high
-        return (
-            f"throughput grows by {more} from N = {low} to {high}: the ceiling is beyond N = {high}"
-        )
+        span, end = f"{gains[0].low} to {last_level}", f"the ceiling is beyond N = {last_level}"
+        return f"throughput grows by {more} from N = {span}: {end}"
     factors = [step.per_doubling for step in gains]
     low, high = fixed(min(factors), 1), fixed(max(factors), 1)
     if min(factors) >= STRONG_GAIN:

@@ -71,9 +71,19 @@ def test_failed_answers_have_left_the_system():
     assert over.verdict == "unstable"
 
 
+def test_the_reason_has_the_figures_of_the_cell():
+    result, _ = cell_result([poisson(8, 60), poisson(8, 60, seed=2)])
+    assert result.saturation is not None
+    slope = result.saturation["queue_slope_per_s"]
+    assert f"the queue grew by {slope:.3g} requests/s" in (result.steady.reason or "")
+
+
 def test_what_the_client_gave_up_waiting_for_has_not_left():
     state = state_of(failing(poisson(1.5, 120), "timeout"))
     assert (state.verdict, state.kept < 0.8) == ("unstable", True)
+    window = open_window(round_ := failing(poisson(1.5, 120), "timeout"), streams_of(round_), state)
+    assert isinstance(window, NoWindow)
+    assert window.reason.startswith("only ")
 
 
 def test_a_short_run_is_undetermined():

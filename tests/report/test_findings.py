@@ -126,5 +126,35 @@ def test_open_loop_speaks_of_latency():
     assert text.startswith("at 2.5 requests/s 75.0 % of requests were served: TTFT p50")
 
 
+def rate_cell(rps, state, slope=0.01, kept=1.0):
+    one = replace(cells_of({4: 100.0})[0], cell=f"r{rps:g}", concurrency=0, rate_rps=rps)
+    load = {"state": state, "queue_slope_per_s": slope, "completions_per_arrival": kept}
+    return replace(one, saturation=load)
+
+
+def test_a_saturated_rate_is_said_before_any_latency():
+    full = rate_cell(60.0, "saturated", 28.369, 0.472)
+    assert finding([full], [], None) == (
+        "at 60 requests/s the server is saturated: in flight grew by 28.4 a second, 47.2 % of "
+        "arrivals ended, and latency is as long as the run"
+    )
+    text = finding([full, rate_cell(30.0, "stable")], [], None)
+    assert text.startswith("at 60 requests/s the server is saturated")
+    assert "; at 30 requests/s 100.0 % of requests were served: TTFT p50" in text
+
+
+def test_an_undetermined_rate_says_so():
+    text = finding([rate_cell(2.0, "undetermined")], [], None)
+    assert text.endswith("(too short to tell whether the queue grows)")
+
+
+def test_a_spoiled_rate_is_named_by_its_rate():
+    one = rate_cell(8.0, "stable")
+    fatal = Doubt(code="requests_failed", severity="fatal", message="m", cell=one.cell)
+    assert finding([one], [fatal], None) == (
+        "do not use these numbers: requests_failed at 8 requests/s"
+    )
+
+
 def test_nothing():
     assert finding([], [], None) == "nothing was measured"

@@ -100,10 +100,9 @@ def saturation(
         return None
     scheduled = [_rate([r.due_ns for r in each.requests]) for each in rounds]
     sent = [_rate([r.sent_ns for r in each.requests if r.sent_ns is not None]) for each in rounds]
-    states = [_STATES[loop.verdict] for loop in known]
     planned_rps = _mean(scheduled)
     return {
-        "state": max(_STATES.values(), key=lambda name: (states.count(name), _WORSE[name])),
+        "state": _state(known),
         "queue_slope_per_s": sum(loop.slope_per_s for loop in known) / len(known),
         "completions_per_arrival": sum(loop.kept for loop in known) / len(known),
         "asked_rps": planned_rps if cell.rate_rps is None else cell.rate_rps,
@@ -129,17 +128,33 @@ def warm_up_ns(round_: Round, streams: Sequence[Stream], curve: Steps) -> int:
     return max(cut, start + 2 * p95)
 
 
+def saturated(loops: Sequence[OpenLoop]) -> bool:
+    """Return whether most rounds, or as many as not, had a growing queue."""
+    return _state(loops) == "saturated"
+
+
+def _state(loops: Sequence[OpenLoop]) -> str:
+    states = [_STATES[loop.verdict] for loop in loops]
+    return max(_STATES.values(), key=lambda name: (states.count(name), _WORSE[name]))
+
+
+def queue_reason(loops: Sequence[OpenLoop]) -> str:
+    """Return why rounds above capacity have no steady state, in their means as `saturation` has."""
+    slope = sum(loop.slope_per_s for loop in loops) / len(loops)
+    ended = f"{sum(100 * loop.kept for loop in loops) / len(loops):.0f} % of arrivals ended"
+    grown = [loop.slope_per_s * (loop.end_ns - loop.cut_ns) / 1e9 for loop in loops]
+    if sum(grown) < len(loops):
+        return f"only {ended}: the rate is above capacity"
+    return f"the queue grew by {slope:.3g} requests/s ({ended}): the rate is above capacity"
+
+
 def open_window(round_: Round, streams: Sequence[Stream], state: OpenLoop) -> Window | NoWindow:
     """Return the window after the warm-up, or why there is no steady state."""
     curve = decoding(streams)
     inside = within(curve, state.cut_ns, state.end_ns)
     mean = inside[1] if inside else None
     if state.verdict == "unstable":
-        return NoWindow(
-            f"the queue grew by {state.slope_per_s:.2f} requests/s "
-            f"({100 * state.kept:.0f} % of arrivals ended): the rate is above capacity",
-            mean,
-        )
+        return NoWindow(queue_reason([state]), mean)
     if state.verdict == "undetermined":
         return NoWindow(
             f"too short to tell ({state.arrivals} arrivals after the warm-up, "

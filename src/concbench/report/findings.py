@@ -10,7 +10,7 @@ from concbench.analyse.scaling import LEAST_STEP
 from concbench.domain import Doubt, TargetFacts
 from concbench.report.headline import Gain, fatal_codes, headline, like_for_like
 from concbench.report.inert import inert
-from concbench.report.numbers import estimate_text, fixed, percent
+from concbench.report.numbers import estimate_text, fixed, number, percent
 from concbench.result import CellResult
 
 STRONG_GAIN = 1.5
@@ -61,24 +61,63 @@ def _of_none(cells: Sequence[CellResult], spoiled: dict[str, list[str]]) -> str:
 
 def _spoiled_text(cells: Sequence[CellResult], spoiled: dict[str, list[str]]) -> str:
     """Return the levels with fatal doubts and their codes: `client_bound at N = 4, 8`."""
-    levels: dict[str, list[str]] = {}
+    levels: dict[tuple[str, bool], list[str]] = {}
     for cell in cells:
         for code in spoiled.get(cell.cell, ()):
-            levels.setdefault(code, []).append(str(cell.concurrency))
+            by_rate = cell.rate_rps is not None
+            levels.setdefault((code, by_rate), []).append(_rate(cell) if by_rate else _level(cell))
     return ", ".join(
-        f"{inert(code, 60)} at N = {', '.join(found)}" for code, found in levels.items()
+        f"{inert(code, 60)} at {', '.join(found)} requests/s"
+        if by_rate
+        else f"{inert(code, 60)} at N = {', '.join(found)}"
+        for (code, by_rate), found in levels.items()
     )
 
 
 def _of_rates(cells: Sequence[CellResult]) -> str:
-    """Return the sentence for an open loop: latency and failures, as throughput is the load."""
-    last = max(cells, key=lambda cell: cell.rate_rps or 0.0)
-    ttft, slow = last.client.ttft_ms.p50, last.client.ttft_ms.p95
+    """Return the sentence for an open loop: latency and failures, as throughput is the load.
+
+    Above capacity a latency is as long as the run was: there the queue is told first, and then the
+    largest rate that was held.
+    """
+    ordered = sorted(cells, key=lambda cell: cell.rate_rps or 0.0)
+    held = [cell for cell in ordered if _load_state(cell) != "saturated"]
+    parts = [] if ordered[-1] in held else [_growing_queue(ordered[-1])]
+    parts += [_served(held[-1])] if held else []
+    return "; ".join(parts)
+
+
+def _load_state(cell: CellResult) -> str | None:
+    return (cell.saturation or {}).get("state")
+
+
+def _growing_queue(cell: CellResult) -> str:
+    """Return what is to be said of a rate above capacity."""
+    load = cell.saturation or {}
+    slope = number(load["queue_slope_per_s"])
+    ended = percent(100 * load["completions_per_arrival"])
+    return (
+        f"at {_rate(cell)} requests/s the server is saturated: in flight grew by {slope} a second, "
+        f"{ended} of arrivals ended, and latency is as long as the run"
+    )
+
+
+def _served(cell: CellResult) -> str:
+    ttft, slow = cell.client.ttft_ms.p50, cell.client.ttft_ms.p95
     tail = "" if ttft is None else f": TTFT p50 {fixed(ttft, 0)} ms"
     tail += "" if slow is None else f", p95 {fixed(slow, 0)} ms"
-    served = 100 * last.requests.ok / last.requests.sent if last.requests.sent else 0.0
-    rate = fixed(last.rate_rps, 2).rstrip("0").rstrip(".")
-    return f"at {rate} requests/s {percent(served)} of requests were served{tail}"
+    served = 100 * cell.requests.ok / cell.requests.sent if cell.requests.sent else 0.0
+    tail += (
+        " (too short to tell whether the queue grows)"
+        if _load_state(cell) == "undetermined"
+        else ""
+    )
+    return f"at {_rate(cell)} requests/s {percent(served)} of requests were served{tail}"
+
+
+def _rate(cell: CellResult) -> str:
+    """Return an offered rate as text."""
+    return f"{cell.rate_rps:g}"
 
 
 def _of_levels(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> str:

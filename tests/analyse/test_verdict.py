@@ -176,6 +176,13 @@ def test_two_states_are_named():
     assert "near 63" in row.why
 
 
+def test_one_run_apart_is_named_and_no_second_state():
+    pairs = [(20.7, 20.6)] * 5 + [(129.0, 20.6)]
+    row = one(pairs)
+    assert "old has one run near 129 and 5 others near 20.7" in row.why
+    assert "bimodal" not in row.why
+
+
 def test_block_order_is_not_attributable():
     # A A A B B B: 63 and 94 ms a step.
     row = one([(63, 94), (63, 94), (63, 94)], better="lower", unlike=["order"])

@@ -17,6 +17,7 @@ they hold at all looks together. Nothing here reads a clock or a file.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -39,6 +40,7 @@ MIN_PAIRS = 3
 MIN_CONTROLS = 4
 """With fewer runs of A the first two and the last two overlap."""
 
+BIMODAL = "bimodal:"
 _MOST_LOG = 700.0
 
 Better = Literal["higher", "lower"]
@@ -279,8 +281,18 @@ def _own_error(seen: _Seen) -> float:
 
 
 def _named(seen: _Seen) -> list[str]:
-    """Return a remark for each side whose runs fall in two states."""
-    return [f"bimodal: {name} {states.text}" for name, states in seen.states]
+    """Return a remark for each side whose runs fall in two states, or of which one is apart."""
+    return [
+        f"{BIMODAL} {name} {states.text}" if states.two_states else f"{name} has {states.text}"
+        for name, states in seen.states
+    ]
+
+
+def bimodal_side(why: str | None, side: str) -> str | None:
+    """Return what a reason says of a side whose runs fall in two states, or None."""
+    text = rf"{re.escape(side)} runs fall in two groups, \d+ near \S+ and \d+ near [^\s;]+"
+    found = re.search(f"{BIMODAL} ({text})", why or "")
+    return None if found is None else found[1]
 
 
 def _ratio(seen: _Seen) -> Estimate | None:

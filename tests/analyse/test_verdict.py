@@ -209,6 +209,17 @@ def test_looking_early_costs():
     assert "all looks" in one(pairs, looks=(5, 7, 10)).ratio.method
 
 
+def test_the_sides_give_the_ratio():
+    # B is slower by 3 % in each pair, while the day makes both sides wander.
+    pairs = [(day, 0.97 * day) for day in (20.0, 24.0, 21.0, 23.0, 22.0)]
+    row = one([*pairs, (0.0, 50.0)])
+    assert row.value_b.point / row.value_a.point == pytest.approx(row.ratio.point)
+    assert row.value_a.low < 22 < row.value_a.high
+    assert row.value_a.n == row.n_pairs == 5
+    assert mirrored(row).value_a == row.value_b
+    assert one([]).value_a is None
+
+
 def test_mirrored_twice_is_the_same():
     row = one(spread(1.05, 0.01))
     turned = mirrored(row)

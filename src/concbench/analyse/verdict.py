@@ -26,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from scipy.special import stdtr
 
+from concbench.analyse.estimate import bounded_exp, ratio_estimate
 from concbench.analyse.intervals import Interval, interval_of, pairs_to_settle
 from concbench.analyse.looks import LOOKS, nominal_level
 from concbench.analyse.modes import Modes, modes
@@ -41,7 +42,6 @@ MIN_CONTROLS = 4
 """With fewer runs of A the first two and the last two overlap."""
 
 BIMODAL = "bimodal:"
-_MOST_LOG = 700.0
 
 Better = Literal["higher", "lower"]
 
@@ -127,7 +127,12 @@ def _usable(value: float) -> bool:
 
 def logs_of(pairs: Sequence[tuple[float, float]]) -> tuple[float, ...]:
     """Return ln(B ÷ A) of the pairs with two finite values above 0."""
-    return tuple(math.log(b) - math.log(a) for a, b in pairs if _usable(a) and _usable(b))
+    return tuple(math.log(b) - math.log(a) for a, b in usable_pairs(pairs))
+
+
+def usable_pairs(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the pairs with two finite values above 0."""
+    return [(a, b) for a, b in pairs if _usable(a) and _usable(b)]
 
 
 def _look_at(given: Comparison, alpha: float) -> _Seen:
@@ -204,13 +209,15 @@ def _verdict(seen: _Seen, *, proven: bool, family: int) -> VerdictResult:
         delta=given.delta,
         beyond_delta=verdict in ("a_faster", "b_faster") and _beyond(seen.ci95, limit),
         provisional=min(given.starts_a, given.starts_b) < 2 or "order" in given.accepted,
-        drift_pct=None if seen.drift is None else 100 * (_exp(seen.drift) - 1),
+        drift_pct=None if seen.drift is None else 100 * (bounded_exp(seen.drift) - 1),
         instrument_error_pct=given.instrument_error_pct,
         unlike=list(given.unlike),
         accepted=[name for name in given.unlike if name in given.accepted],
         pairs_needed=_pairs_needed(seen, limit) if verdict == "inconclusive" else None,
         adjusted="holm" if family > 1 and verdict in ("a_faster", "b_faster") else None,
         corrected=given.corrected,
+        value_a=ratio_estimate(a for a, _ in usable_pairs(given.pairs)),
+        value_b=ratio_estimate(b for _, b in usable_pairs(given.pairs)),
     )
 
 
@@ -238,7 +245,7 @@ def _first_match(seen: _Seen, limit: float, *, proven: bool, family: int) -> tup
     if own >= abs(seen.ci95.middle):
         return "invalid", (
             f"the instrument's own error ({100 * own:.2g} %) is as large as the difference "
-            f"({100 * abs(_exp(seen.ci95.middle) - 1):.2g} %)"
+            f"({100 * abs(bounded_exp(seen.ci95.middle) - 1):.2g} %)"
         )
     rises = seen.ci95.middle > 0
     return "b_faster" if rises == (seen.given.better == "higher") else "a_faster", None
@@ -300,7 +307,7 @@ def _ratio(seen: _Seen) -> Estimate | None:
     if not seen.logs:
         return None
     n = len(seen.logs)
-    point = _exp(sum(seen.logs) / n)
+    point = bounded_exp(sum(seen.logs) / n)
     if seen.ci95 is None:
         return Estimate(
             point=point,
@@ -308,21 +315,16 @@ def _ratio(seen: _Seen) -> Estimate | None:
             high=None,
             n=n,
             method=f"geometric mean of {n} pair{'s' if n != 1 else ''}, range",
-            range=(_exp(min(seen.logs)), _exp(max(seen.logs))),
+            range=(bounded_exp(min(seen.logs)), bounded_exp(max(seen.logs))),
         )
     looked = "" if seen.given.looks is None else ", holds at all looks together"
     return Estimate(
         point=point,
-        low=_exp(seen.ci95.low),
-        high=_exp(seen.ci95.high),
+        low=bounded_exp(seen.ci95.low),
+        high=bounded_exp(seen.ci95.high),
         n=n,
         method=f"geometric mean of {n} pairs, t interval on logarithms{looked}",
     )
-
-
-def _exp(log: float) -> float:
-    """Return e to that power, within what a double holds: wild values must not cost the rest."""
-    return math.exp(min(max(log, -_MOST_LOG), _MOST_LOG))
 
 
 def _beyond(interval: Interval | None, limit: float) -> bool:
@@ -338,7 +340,7 @@ def _pairs_needed(seen: _Seen, limit: float) -> int | None:
 
 
 def _signed(log_ratio: float) -> str:
-    return f"{100 * (_exp(log_ratio) - 1):+.1f} %".replace("-", "−")
+    return f"{100 * (bounded_exp(log_ratio) - 1):+.1f} %".replace("-", "−")
 
 
 def mirrored(row: VerdictResult) -> VerdictResult:
@@ -360,6 +362,8 @@ def mirrored(row: VerdictResult) -> VerdictResult:
         b=row.a,
         cell_a=row.cell_b,
         cell_b=row.cell_a,
+        value_a=row.value_b,
+        value_b=row.value_a,
         ratio=ratio,
         verdict=flipped.get(row.verdict, row.verdict),
     )

@@ -126,8 +126,9 @@ def is_faster(row: VerdictResult) -> bool:
     return row.verdict in ("a_faster", "b_faster")
 
 
-def is_named_bimodal(row: VerdictResult) -> bool:
-    return "bimodal" in (row.why or "")
+def names_runs_apart(row: VerdictResult) -> bool:
+    """Return whether a verdict names two states of a side, or one run apart from the others."""
+    return any(word in (row.why or "") for word in ("bimodal:", " has one run near "))
 
 
 def mean_runs(found: Sequence[Ended]) -> float:

@@ -14,8 +14,8 @@ from bench.experiments import (
     World,
     ended,
     is_faster,
-    is_named_bimodal,
     mean_runs,
+    names_runs_apart,
     share,
     shares,
 )
@@ -69,12 +69,12 @@ CASES = (
          at_least=1.0),
     Case("10 % slower, B 5 % faster", World(0.05, drift=-0.10), "drifted",
          verdict_share("drifted"), at_least=0.95),
-    Case("2 starts in 5 a third slower", World(slow=0.33, slow_share=0.4), "named bimodal",
-         lambda found: share(found, is_named_bimodal), at_least=0.95),
+    Case("2 starts in 5 a third slower", World(slow=0.33, slow_share=0.4), "runs apart named",
+         lambda found: share(found, names_runs_apart), at_least=0.95),
     Case("2 starts in 5 a third slower", World(slow=0.33, slow_share=0.4), "false faster",
          lambda found: share(found, is_faster), 0.05),
-    Case("no hidden state", World(), "named bimodal",
-         lambda found: share(found, is_named_bimodal), 0.01),
+    Case("no hidden state", World(), "runs apart named",
+         lambda found: share(found, names_runs_apart), 0.01),
 )  # fmt: skip
 
 

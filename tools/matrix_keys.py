@@ -13,6 +13,7 @@ _PLACE = {
 _NO_LEVEL = "there is no cell to set it against"
 _NO_OVER = "nothing beyond the pool was measured"
 _NO_CHANGE = "a side has no figure, or a fatal doubt"
+_TOO_FEW = "a side has fewer than 3 rounds, or too few requests for a median's interval"
 _FATAL = Key("fatal doubts of the cell, by code")
 
 MATRIX: dict[str, dict[str, Key]] = {
@@ -27,10 +28,10 @@ MATRIX: dict[str, dict[str, Key]] = {
     },
     "Change": {
         "relative_pct": Key("100 · (b − a) ÷ a"),
-        "low_pct": Key("lower end of its interval", "a side has fewer than 3 rounds"),
-        "high_pct": Key("upper end", "a side has fewer than 3 rounds"),
-        "exceeds_noise": Key("whether it is more than noise", "neither side was repeated"),
-        "spreads_overlap": Key("whether both spreads overlap", "a side has no spread"),
+        "low_pct": Key("lower end of its interval", _TOO_FEW),
+        "high_pct": Key("upper end", _TOO_FEW),
+        "exceeds_noise": Key("whether that interval leaves out 0", _TOO_FEW),
+        "spreads_overlap": Key("whether both spreads overlap: no test", "a side has no spread"),
         "basis": Key("what noise was judged by"),
     },
     "SingleRow": {

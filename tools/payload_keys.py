@@ -10,7 +10,9 @@ _CONTEXT = Key("length of the prompts", unit="tokens")
 _CELL = Key("id of the cell")
 _CONCURRENCY = Key("requests in flight at once", unit="requests")
 _FEW = "no answer came"
-_STANDING = Key("`holds`, `open`, `fails`, or `doubted` where a fatal doubt forbids an answer")
+_STANDING = Key(
+    "`holds`, `open`, `fails`, `doubted` where a fatal doubt forbids an answer, or `unmeasured`"
+)
 _WHY = Key("what stands in the way of holding, empty where nothing does")
 _FAILED = Key("failed requests among those sent", "nothing was sent")
 _E2E = Key("mean time from send to end of an answer", _FEW)
@@ -47,7 +49,9 @@ PAYLOAD: dict[str, dict[str, Key]] = {
         "concurrency": _CONCURRENCY,
         "tok_per_s": Key("output rate of the kind that all levels share", "no level has one"),
         "gain_per_doubling": Key(
-            "rate against the level below, scaled to a doubling", "it is the lowest level", "×"
+            "rate against the nearest level at least half a doubling below, scaled to a doubling",
+            "no level is that far below",
+            "×",
         ),
         "e2e_mean_s": _E2E,
         "users": Key("users at this level with the think time", _NO_THINK, "users"),
@@ -83,7 +87,9 @@ PAYLOAD: dict[str, dict[str, Key]] = {
         "requests": Key("requests sent", unit="requests"),
         "state": Key("`stable`, `undetermined` or `saturated`", "it could not be judged"),
         "queue_slope_per_s": Key("growth of the number in flight", "it could not be fitted"),
-        "completions_per_arrival": Key("answers ended ÷ requests sent", "nothing was sent", "×"),
+        "completions_per_arrival": Key(
+            "requests ended, failed ones included, ÷ requests sent", "nothing was sent", "×"
+        ),
         "e2e_mean_s": _E2E,
         "in_flight": Key("requests at the box at once: rate · E2E", _GROWS, "requests"),
         "users": Key("rate · (E2E + think time)", _GROWS, "users"),

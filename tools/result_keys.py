@@ -252,6 +252,10 @@ RESULT: dict[str, dict[str, Key]] = {
         ),
         "adjusted": Key("`holm` where several verdicts were judged together", "not adjusted"),
         "corrected": Key("what it was before a retraction", "no retraction touches it"),
+        "value_a": Key(
+            "A's geometric mean over the pairs", "the ratio rests on no pairs", "metric"
+        ),
+        "value_b": Key("that of B: `value_b` ÷ `value_a` is `ratio`", "as `value_a`", "metric"),
     },
     "WorkloadResult": {
         "prompt_tokens": Key("prompt length asked for", unit="tokens"),

@@ -173,7 +173,11 @@ class CellResult(Struct, kw_only=True):
 
 
 class VerdictResult(Struct, kw_only=True):
-    """A judgement over two cells; `ratio` is b / a."""
+    """A judgement over two cells; `ratio` is b / a.
+
+    `value_a` and `value_b` are the sides' geometric means over the same pairs, so that they give
+    the ratio; None where it rests on no pairs.
+    """
 
     metric: str
     better: str
@@ -197,6 +201,8 @@ class VerdictResult(Struct, kw_only=True):
     pairs_needed: int | None = None
     adjusted: str | None = None
     corrected: str | None = None
+    value_a: Estimate | None = None
+    value_b: Estimate | None = None
 
 
 class WorkloadResult(Struct, kw_only=True):

@@ -9,6 +9,7 @@ import pytest
 from concbench.analyse.capacity import Capacity, capacity
 from concbench.domain import Doubt, Estimate, Summary, TargetFacts
 from concbench.plan.levels import parse_slo
+from concbench.report.capacity import answer
 from concbench.result import (
     CellResult,
     Client,
@@ -135,6 +136,24 @@ def test_a_crash_fails_with_its_reason() -> None:
     crashed = a_cell(8, outcome="oom", outcome_detail="CUDA out of memory")
     found = of(a_cell(4), crashed)
     assert (found.fails, found.levels[1].why) == (8, "CUDA out of memory")
+
+
+def test_what_was_not_measured_neither_holds_nor_fails() -> None:
+    none = Requests()
+    for outcome, why in (
+        ("interrupted", "interrupted"),
+        ("measured", "no request of it ended"),
+        ("skipped", "skipped"),
+    ):
+        found = of(a_cell(4), a_cell(8, outcome=outcome, requests=none, rounds=0))
+        assert (found.holds, found.fails, found.open) == (4, None, [])
+        assert (found.levels[1].standing, found.levels[1].why) == ("unmeasured", why)
+        assert answer(found, 0.0) == (
+            f"4 at once hold the objectives; no higher level was shown to fail; "
+            f"not measured at 8 ({why})"
+        )
+    crashed = of(a_cell(4), a_cell(8, outcome="crashed", requests=none, rounds=0))
+    assert crashed.fails == 8
 
 
 def test_users_who_pause_are_more_than_what_is_in_flight() -> None:

@@ -73,6 +73,16 @@ def test_other_phases_do_not_count():
     assert (nothing.rounds, nothing.steady.reason) == (0, "no round was measured")
 
 
+def test_a_cell_interrupted_before_its_first_round_was_not_measured():
+    engine = Engine(step_ns=lambda batch: 20 * MS, prefill_ns=20 * MS)
+    warm_up = msgspec.structs.replace(burst(engine, 4, 32), phase="warmup")
+    result, doubts = cell_result([warm_up], None, None, 0.01, ended_by="interrupt")
+    assert (result.outcome, result.rounds) == ("interrupted", 0)
+    assert "wide_interval" not in {each.code for each in doubts}
+    # A study that is still being measured has such cells too.
+    assert cell_result([warm_up], None, None, 0.01)[0].outcome == "measured"
+
+
 def test_overlap_of_a_parallel_and_of_a_serial_engine():
     alone, _ = cell_result(noisy(1))
     assert alone.overlap is None

@@ -1,4 +1,5 @@
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -31,14 +32,25 @@ def test_within_the_noise():
     assert found.spreads_overlap is True
 
 
-@pytest.mark.parametrize(
-    ("other", "exceeds"), [([110.0, 111.0], True), ([100.5, 111.0], False), ([110.0], None)]
-)
-def test_with_too_few_rounds_the_ranges_decide(other, exceeds):
+@pytest.mark.parametrize("other", [[110.0, 111.0], [100.5, 111.0], [110.0], [120.0, 121.0, 122.0]])
+def test_with_too_few_rounds_the_noise_is_unknown(other):
     found = change(mean_estimate([100.0, 101.0]), mean_estimate(other))
     assert found is not None
-    assert found.exceeds_noise is exceeds
+    assert found.exceeds_noise is None
     assert (found.low_pct, found.high_pct) == (None, None)
+    assert found.basis.endswith("noise unknown")
+
+
+def test_of_equal_sides_one_in_twenty_exceeds_the_noise():
+    chance = random.Random(7)
+    for rounds in (3, 5):
+        sides = [[chance.gauss(100, 2) for _ in range(rounds)] for _ in range(4000)]
+        found = [
+            change(mean_estimate(a), mean_estimate(b))
+            for a, b in zip(sides[::2], sides[1::2], strict=True)
+        ]
+        beyond = sum(one is not None and bool(one.exceeds_noise) for one in found)
+        assert beyond / len(found) < 0.065
 
 
 def test_nothing_to_compare():
@@ -66,9 +78,33 @@ def test_sides_swapped_give_the_same_judgement(a, b):
     assert (1 + there.relative_pct / 100) * (1 + back.relative_pct / 100) == pytest.approx(1)
 
 
-def test_an_interval_against_a_range():
-    odd = Estimate(point=50.0, low=45.0, high=55.0, n=8, method="median of requests")
-    found = change(odd, mean_estimate([60.0, 61.0]))
+def median(point, low, high, n=8):
+    return Estimate(point=point, low=low, high=high, n=n, method="median of requests")
+
+
+def test_an_interval_against_a_range_is_not_judged():
+    found = change(median(50.0, 45.0, 55.0), mean_estimate([60.0, 61.0]))
+    assert found is not None
+    assert found.exceeds_noise is None
+    assert found.spreads_overlap is False
+
+
+def test_intervals_of_medians_are_joined_on_logarithms():
+    # Each reaches 10 % down and up: the difference reaches √2 times as far on the logarithm.
+    a, b = median(50.0, 50 / 1.1, 55.0), median(60.0, 60 / 1.1, 66.0)
+    found = change(a, b)
+    assert found is not None
+    factor = 1.1 ** math.sqrt(2)
+    assert found.low_pct == pytest.approx(100 * (1.2 / factor - 1))
+    assert found.high_pct == pytest.approx(100 * (1.2 * factor - 1))
+    # Though both intervals overlap: 55 is above 54.5.
+    assert (found.spreads_overlap, found.exceeds_noise) == (True, True)
+
+
+def test_a_median_against_a_mean_has_an_interval_too():
+    found = change(median(50.0, 49.0, 51.0), mean_estimate([60.0, 61.0, 62.0]))
     assert found is not None
     assert found.exceeds_noise is True
-    assert "range" in found.basis
+    wide = change(median(50.0, 0.0, 51.0), median(60.0, 59.0, 61.0))
+    assert wide is not None
+    assert wide.exceeds_noise is None

@@ -46,3 +46,19 @@ def test_doubts_are_told_once():
     pairs = [(100, 100 * math.exp(x)) for x in (0, 0.001, 0.4, 0.401, 0.399)]
     codes = [found.code for found in doubts_of_verdicts([one(pairs)])]
     assert codes == ["bimodal"]
+
+
+def test_two_states_are_filed_under_the_side_that_has_them():
+    steady = [100.0, 100.5, 101.0, 100.2, 100.1, 100.4]
+    states = [63.0, 94.0, 63.2, 94.1, 63.1, 94.2]
+    for pairs, of_a in ((zip(states, steady, strict=True), True),
+                        (zip(steady, states, strict=True), False)):  # fmt: skip
+        row = one(list(pairs))
+        (found,) = [each for each in doubts_of_verdicts([row]) if each.code == "bimodal"]
+        assert found.cell == (row.cell_a if of_a else row.cell_b)
+        name = row.a if of_a else row.b
+        assert f"{name} runs fall in two groups, 3 near 63.1 and 3 near 94.1. A" in found.message
+    both = one(list(zip(states, reversed(states), strict=True)))
+    assert [each.cell for each in doubts_of_verdicts([both])] == [both.cell_a, both.cell_b]
+    outlier = one([(129.0, 20.6), *[(20.7, 20.6)] * 5])
+    assert doubts_of_verdicts([outlier]) == []

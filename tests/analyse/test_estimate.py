@@ -163,3 +163,9 @@ def test_summary_is_ordered_and_blind_to_order(values, rng):
         found.max,
         found.ci,
     )
+
+
+def test_a_wild_ratio_has_bounds_that_a_double_holds():
+    found = ratio_estimate([1.0, 1.0, 2.5e174])
+    assert found is not None
+    assert 0 < found.low < found.high < math.inf

@@ -133,7 +133,7 @@ def test_gain_from_concurrency_to_saturation():
     assert matrix([cell("a", 50, 2, 5.0), cell("a", 50, 4, 5.0)], {}).gain == []
 
 
-def test_single_stream_says_no_difference_where_intervals_overlap():
+def test_single_stream_has_the_change_with_its_interval():
     cells = [
         cell("vllm", 50, 1, 70.0, decode=t_estimate(73.3, 0.04)),
         cell("llamacpp", 50, 1, 70.0, decode=t_estimate(73.1, 0.002)),
@@ -150,7 +150,8 @@ def test_single_stream_says_no_difference_where_intervals_overlap():
     assert [row.against for row in rows] == [None, "llamacpp", None, "llamacpp"]
     near, far = rows[1].decode_change, rows[3].decode_change
     assert near is not None
-    assert near.spreads_overlap is True
+    assert (near.spreads_overlap, near.exceeds_noise) == (True, False)
+    assert near.low_pct < 0 < near.high_pct
     assert far is not None
     assert far.spreads_overlap is False
     assert far.relative_pct == pytest.approx(6.4, abs=0.1)

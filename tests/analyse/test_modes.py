@@ -10,7 +10,10 @@ def test_two_states_are_told_apart():
 
 
 def test_one_run_apart_from_the_others_is_named():
-    assert modes([100, 101, 70, 100.5, 99.8]).n_low == 1
+    found = modes([100, 101, 70, 100.5, 99.8])
+    assert (found.n_low, found.two_states) == (1, False)
+    assert found.text == "one run near 70 and 4 others near 100"
+    assert modes([70, 101, 70.2, 100.5, 99.8]).two_states
 
 
 def test_few_runs_and_small_gaps_are_one_group():

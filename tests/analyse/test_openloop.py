@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from concbench.analyse.cell import cell_result
 from concbench.analyse.openloop import judge, open_window
@@ -51,6 +52,38 @@ def test_above_saturation_is_a_growing_queue_with_its_slope():
     result, doubts = cell_result([round_])
     assert not result.steady.found
     assert "no_steady_state" in {doubt.code for doubt in doubts}
+
+
+def failing(round_: Round, error: str) -> Round:
+    """The same round with every fourth answer failed."""
+    records = [
+        replace(record, outcome="failed", error=error) if number % 4 == 3 else record
+        for number, record in enumerate(round_.requests)
+    ]
+    return replace(round_, requests=tuple(records))
+
+
+def test_failed_answers_have_left_the_system():
+    state = state_of(failing(poisson(1.5, 120), "http_500"))
+    assert state.verdict == "stable"
+    assert state.kept > 0.95
+    over = state_of(failing(poisson(8, 60), "http_500"))
+    assert over.verdict == "unstable"
+
+
+def test_the_reason_has_the_figures_of_the_cell():
+    result, _ = cell_result([poisson(8, 60), poisson(8, 60, seed=2)])
+    assert result.saturation is not None
+    slope = result.saturation["queue_slope_per_s"]
+    assert f"the queue grew by {slope:.3g} requests/s" in (result.steady.reason or "")
+
+
+def test_what_the_client_gave_up_waiting_for_has_not_left():
+    state = state_of(failing(poisson(1.5, 120), "timeout"))
+    assert (state.verdict, state.kept < 0.8) == ("unstable", True)
+    window = open_window(round_ := failing(poisson(1.5, 120), "timeout"), streams_of(round_), state)
+    assert isinstance(window, NoWindow)
+    assert window.reason.startswith("only ")
 
 
 def test_a_short_run_is_undetermined():

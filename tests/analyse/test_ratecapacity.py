@@ -8,7 +8,8 @@ import pytest
 
 from concbench.analyse.ratecapacity import RateCapacity, rate_capacity
 from concbench.domain import Doubt
-from concbench.result import CellResult
+from concbench.report.ratecapacity import rate_answer
+from concbench.result import CellResult, Requests
 from tests.analyse.test_capacity import SLO, a_cell
 
 
@@ -69,6 +70,13 @@ def test_a_rate_that_the_client_did_not_keep_says_nothing_of_the_box() -> None:
     fatal = Doubt(code="client_bound", severity="fatal", message="m", cell="a.r8")
     found = of(a_rate(4), a_rate(8, "saturated"), doubts=[fatal])
     assert found.levels[1].standing == "doubted"
+
+
+def test_a_rate_without_a_round_does_not_bracket_the_answer() -> None:
+    lost = a_rate(4, requests=Requests(), rounds=0, outcome="interrupted", saturation=None)
+    found = of(a_rate(2), lost)
+    assert (found.holds_rps, found.fails_rps, found.open_rps) == (2, None, [])
+    assert rate_answer(found, 0.0).endswith("not measured at 4 (interrupted)")
 
 
 def test_closed_loops_are_no_rates() -> None:

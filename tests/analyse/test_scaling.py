@@ -37,6 +37,19 @@ def test_batch_figures_are_compared_where_a_level_has_no_window():
     assert {p.estimand for p in found.points} == {"batch"}
 
 
+def test_a_step_between_near_levels_is_not_scaled_to_a_doubling():
+    found = scaling(cells(lambda batch: 20 * MS, levels=(8, 16, 31, 32, 33)))
+    gains = {p.concurrency: p.gain_per_doubling for p in found.points}
+    assert gains[8] is None
+    assert [gains[n] for n in (16, 31, 32, 33)] == pytest.approx([2] * 4, rel=0.02)
+    assert found.ceiling == "beyond"
+
+
+def test_a_near_level_that_surely_brings_nothing_is_the_ceiling():
+    found = scaling(cells(lambda batch: 2.5 * MS * max(batch, 8), levels=(4, 8, 10)))
+    assert found.ceiling == "reached"
+
+
 def test_no_curve_of_nothing():
     assert scaling([]).ceiling == "unknown"
     one = scaling(cells(lambda batch: 20 * MS, levels=(4,)))

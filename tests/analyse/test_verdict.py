@@ -176,6 +176,13 @@ def test_two_states_are_named():
     assert "near 63" in row.why
 
 
+def test_one_run_apart_is_named_and_no_second_state():
+    pairs = [(20.7, 20.6)] * 5 + [(129.0, 20.6)]
+    row = one(pairs)
+    assert "old has one run near 129 and 5 others near 20.7" in row.why
+    assert "bimodal" not in row.why
+
+
 def test_block_order_is_not_attributable():
     # A A A B B B: 63 and 94 ms a step.
     row = one([(63, 94), (63, 94), (63, 94)], better="lower", unlike=["order"])
@@ -200,6 +207,17 @@ def test_looking_early_costs():
     assert one(pairs, looks=None).verdict == "b_faster"
     assert one(pairs, looks=(5, 7, 10)).verdict == "inconclusive"
     assert "all looks" in one(pairs, looks=(5, 7, 10)).ratio.method
+
+
+def test_the_sides_give_the_ratio():
+    # B is slower by 3 % in each pair, while the day makes both sides wander.
+    pairs = [(day, 0.97 * day) for day in (20.0, 24.0, 21.0, 23.0, 22.0)]
+    row = one([*pairs, (0.0, 50.0)])
+    assert row.value_b.point / row.value_a.point == pytest.approx(row.ratio.point)
+    assert row.value_a.low < 22 < row.value_a.high
+    assert row.value_a.n == row.n_pairs == 5
+    assert mirrored(row).value_a == row.value_b
+    assert one([]).value_a is None
 
 
 def test_mirrored_twice_is_the_same():

@@ -95,7 +95,7 @@ def test_the_slope_of_the_queue() -> None:
         "arrivals": 240,
     }
     said = lines(result)
-    assert "saturated · in flight +1.250 a second · 62.0 % of arrivals completed" in said
+    assert "saturated · in flight +1.250 a second · 62.0 % of arrivals ended" in said
     assert "asked 4.000, drawn 4.100, sent 4.100 requests/s" in said
 
 

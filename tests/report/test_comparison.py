@@ -9,7 +9,7 @@ from concbench.report.junit import to_junit
 from concbench.report.markdown import to_markdown
 from concbench.report.terminal import render
 from concbench.report.verdicts import metric_label, verdict_sentences
-from tests.report.conftest import HOSTILE, comparison, console, text_of, verdict
+from tests.report.conftest import HOSTILE, comparison, console, estimate, text_of, verdict
 
 NOTHING = {"unlike": [], "accepted": []}
 
@@ -67,6 +67,23 @@ def test_several_contexts_at_one_level_are_one_table_and_one_sentence():
         "steady tok/s at N = 4: nvfp4 is faster than gguf from context 5,000"
     )
     assert "undecided at 50" in sentence
+
+
+def test_sides_are_those_of_the_ratio_with_their_spread():
+    result = comparison()
+    result.verdicts = [
+        verdict(2, "equivalent", 0.97, metric="ttft_ms.worst_quarter", better="lower",
+                value_a=estimate(22.0, 0.1), value_b=estimate(21.3, 0.1), **NOTHING)
+    ]  # fmt: skip
+    table = tables(result)[-1]
+    assert table.rows[0][1:3] == ("22.0 ± 10 %", "21.3 ± 10 %")
+    told = "sides and ratio: geometric means over the pairs of runs"
+    assert table.notes[0].startswith(told)
+    target = console(120)
+    render_comparison(result, target)
+    assert told in text_of(target)
+    assert told in comparison_markdown(result)
+    assert all(not each.notes for each in tables(comparison()))
 
 
 def test_words():

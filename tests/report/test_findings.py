@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import replace
 
 from concbench.domain import Doubt
 from concbench.report.findings import finding
@@ -9,7 +10,8 @@ from tests.report.conftest import cell, estimate, facts
 def cells_of(rates, **kwargs):
     made = []
     for level, rate in rates.items():
-        one = cell(level, **kwargs)
+        one = replace(cell(8, **kwargs), cell=f"c{level}", concurrency=level)
+        one.client = replace(one.client)
         one.client.steady_output_tok_per_s = estimate(rate, 0.004, kwargs.get("rounds", 4))
         one.client.output_tok_per_s = estimate(rate * 0.95, 0.03, kwargs.get("rounds", 4))
         made.append(one)
@@ -40,6 +42,15 @@ def cells_of(rates, **kwargs):
          "throughput stalls from N = 1 to 2 and grows again after: "
          "no ceiling to be named; measure the levels between"),
         ({8: 436.2}, "436.2 ± 0.4 % tok/s at N = 8"),
+        ({8: 400.0, 9: 436.2}, "436.2 ± 0.4 % tok/s at N = 9"),
+        ({4: 200.0, 8: 400.0, 10: 401.0},
+         "throughput flattens at N = 8: N = 10 changes it by +0.2 %"),
+        ({4: 200.0, 8: 400.0, 10: 490.0},
+         "every doubling still adds 2.0 ×: the ceiling is beyond N = 10"),
+        ({1: 50.0, 2: 100.0, 3: 150.0, 4: 200.0, 6: 300.0},
+         "every doubling still adds 2.0 ×: the ceiling is beyond N = 6"),
+        ({16: 800.0, 24: 1200.0},
+         "throughput grows by 50.0 % from N = 16 to 24: the ceiling is beyond N = 24"),
     ],
 )  # fmt: skip
 def test_shapes(rates, text):
@@ -65,6 +76,14 @@ def test_noise_is_no_ceiling(rates, error, text):
         rate = one.client.steady_output_tok_per_s
         one.client.steady_output_tok_per_s = estimate(rate.point, error)
     assert finding(cells, [], None) == text
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_levels_near_each_other_are_not_scaled_to_a_doubling(rounds):
+    levels = {1: 1.0, 2: 2.0, 4: 4.0, 8: 8.0, 16: 16.0, 31: 30.0, 32: 33.5, 33: 32.0, 62: 63.0,
+              63: 62.0, 64: 65.0}  # fmt: skip
+    text = finding(cells_of({n: 100 * rate for n, rate in levels.items()}, rounds=rounds), [], None)
+    assert text.endswith("every doubling still adds 1.9 to 2.1 ×: the ceiling is beyond N = 64")
 
 
 def test_the_engines_cap_and_what_queues_above_it():
@@ -105,6 +124,36 @@ def test_open_loop_speaks_of_latency():
     cells[0].requests = Requests(sent=16, ok=12, failed=4, errors={"http_503": 4})
     text = finding(cells, [], None)
     assert text.startswith("at 2.5 requests/s 75.0 % of requests were served: TTFT p50")
+
+
+def rate_cell(rps, state, slope=0.01, kept=1.0):
+    one = replace(cells_of({4: 100.0})[0], cell=f"r{rps:g}", concurrency=0, rate_rps=rps)
+    load = {"state": state, "queue_slope_per_s": slope, "completions_per_arrival": kept}
+    return replace(one, saturation=load)
+
+
+def test_a_saturated_rate_is_said_before_any_latency():
+    full = rate_cell(60.0, "saturated", 28.369, 0.472)
+    assert finding([full], [], None) == (
+        "at 60 requests/s the server is saturated: in flight grew by 28.4 a second, 47.2 % of "
+        "arrivals ended, and latency is as long as the run"
+    )
+    text = finding([full, rate_cell(30.0, "stable")], [], None)
+    assert text.startswith("at 60 requests/s the server is saturated")
+    assert "; at 30 requests/s 100.0 % of requests were served: TTFT p50" in text
+
+
+def test_an_undetermined_rate_says_so():
+    text = finding([rate_cell(2.0, "undetermined")], [], None)
+    assert text.endswith("(too short to tell whether the queue grows)")
+
+
+def test_a_spoiled_rate_is_named_by_its_rate():
+    one = rate_cell(8.0, "stable")
+    fatal = Doubt(code="requests_failed", severity="fatal", message="m", cell=one.cell)
+    assert finding([one], [fatal], None) == (
+        "do not use these numbers: requests_failed at 8 requests/s"
+    )
 
 
 def test_nothing():

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from concbench.analyse.estimate import mean_estimate
 from concbench.analyse.matrix_against import Caveats
 from concbench.analyse.matrix_tables import matrix
 from concbench.domain import to_builtins
@@ -9,7 +10,9 @@ from concbench.report.csv import matrix_csv
 from concbench.report.html import to_html
 from concbench.report.markdown import to_markdown
 from concbench.report.matrix import matrix_tables
+from concbench.report.matrix_sentence import matrix_sentence
 from tests.analyse.test_matrix_against import lanes
+from tests.analyse.test_matrix_tables import cell, t_estimate
 from tests.report.conftest import HOSTILE, burst
 
 
@@ -50,6 +53,37 @@ def test_a_drifted_change_and_what_is_unlike_are_told_below_the_table():
     clean, _ = shown()
     assert len(clean["Lanes: b against a"].notes) == 1
     assert "drift" not in clean["Lanes: b against a"].notes[0]
+
+
+def test_what_the_noise_explains_is_not_told_apart_in_both_tables_alike():
+    cells = [cell(lane, 50, 1, 10.0, decode=t_estimate(rate, 0.04)) for lane, rate in
+             {"a": 70.5, "b": 73.3}.items()]  # fmt: skip
+    payload = {"matrix": to_builtins(matrix(cells, {}))}
+    tables = {table.title: table for table in matrix_tables(payload)}
+    alone, against = tables["One stream alone"], tables["Lanes: b against a"]
+    (row,) = [row for row in against.rows if row[2] == "decode tok/s"]
+    assert row[-1] == "not told apart"
+    assert row[-2].startswith("+4.0 % [")
+    assert alone.rows[1][-2] == f"{row[-2]} (not told apart)"
+    assert "no difference" not in " ".join((*alone.notes, *against.notes))
+    assert "about 1 in 20 is beyond by chance" in against.notes[0]
+
+
+def test_two_rounds_are_too_few_to_judge():
+    two = {
+        name: mean_estimate(rates) for name, rates in {"a": [10.0, 10.1], "b": [12.0, 12.1]}.items()
+    }
+    cells = [cell(lane, 50, 1, 10.0, decode=two[lane], rounds=2) for lane in two]
+    cells = [replace(one, client=replace(one.client, output_tok_per_s=two[one.lane]))
+             for one in cells]  # fmt: skip
+    payload = {"matrix": to_builtins(matrix(cells, {}))}
+    tables = {table.title: table for table in matrix_tables(payload)}
+    against = tables["Lanes: b against a"]
+    assert {row[-1] for row in against.rows} == {"unknown"}
+    assert against.notes[0].startswith("0 of 3 figures beyond the noise, 3 unknown (fewer than 3")
+    assert "1 in 20" not in against.notes[0]
+    assert tables["One stream alone"].rows[1][-2] == "+19.9 % (noise unknown)"
+    assert "noise unknown in 1 cell (fewer than 3 rounds)" in matrix_sentence(payload)
 
 
 def test_names_of_lanes_in_doubts_are_inert():

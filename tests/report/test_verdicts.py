@@ -18,6 +18,25 @@ def test_the_whole_sentence():
     )
 
 
+def test_the_headline_metric_comes_first_where_it_has_a_verdict():
+    refused = {"why": "fatal doubt: late_reads", **NOTHING}
+    rows = [
+        verdict(1, "invalid", 1.0, metric="output_tok_per_s", **refused),
+        verdict(1, "b_faster", 0.9, metric="ttft_ms.p50", better="lower", **NOTHING),
+        verdict(1, "b_faster", 1.5, **NOTHING),
+    ]
+    told = verdict_sentences(rows, [])
+    assert [text.partition(":")[0] for text in told] == ["steady tok/s", "TTFT p50", "batch tok/s"]
+    rows[2] = verdict(1, "invalid", 1.5, **refused)
+    told = verdict_sentences(rows, [])
+    assert [text.partition(":")[0] for text in told] == ["TTFT p50", "steady tok/s", "batch tok/s"]
+
+
+def test_the_programs_own_reasons_are_whole():
+    why = "bimodal: b " + "runs fall in two groups, 11 near 20.7 and 4 near 129; " * 4 + "the end"
+    assert "the end" in one(verdict(1, "invalid", 1.0, why=why, **NOTHING))
+
+
 def test_equal_everywhere():
     rows = [verdict(n, "equivalent", 1.0, **NOTHING) for n in (1, 2)]
     assert one(*rows) == ("steady tok/s: nvfp4 and gguf are equal within ±3.0 % at every N (1, 2).")

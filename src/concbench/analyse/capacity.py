@@ -3,7 +3,8 @@
 A level holds when the upper end of the 95 % interval of every objective is within its limit, at
 most 1 % of its requests failed, and no fatal doubt stands on it. The capacity is the largest
 measured level below the first that fails. A level whose points are within the limits but whose
-intervals are not, or are not known, is open: it neither holds nor fails.
+intervals are not, or are not known, is open: it neither holds nor fails. Nor does one of which no
+request ended, unless the engine refused it or broke down: it was not measured.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from concbench.result import CellResult
 MOST_FAILED_PCT = 1.0
 SERIES = tuple[str, str | None, int, str]
 
-Standing = Literal["holds", "open", "fails", "doubted"]
+Standing = Literal["holds", "open", "fails", "doubted", "unmeasured"]
+BROKE_DOWN = ("context_rejected", "oom", "crashed", "hung")
 
 
 class Objective(Struct, frozen=True, kw_only=True):
@@ -42,7 +44,8 @@ class Objective(Struct, frozen=True, kw_only=True):
 class LevelCapacity(Struct, frozen=True, kw_only=True):
     """One level: whether it holds, and why not. `users` are those of the level with think time.
 
-    `gain_per_doubling` is against the level below; the rate is the one that all levels share.
+    `gain_per_doubling` is against the nearest level at least half a doubling below; the rate is the
+    one that all levels share.
     """
 
     cell: str
@@ -188,8 +191,11 @@ def standing_of(
     """Return whether a level holds, and the first reason why it does not."""
     if doubted:
         return "doubted", "a fatal doubt stands on it"
-    if cell.outcome not in ("measured", "interrupted") or failed_pct is None:
-        return "fails", cell.outcome_detail or cell.outcome.replace("_", " ")
+    told = cell.outcome_detail or cell.outcome.replace("_", " ")
+    if cell.outcome in BROKE_DOWN:
+        return "fails", told
+    if failed_pct is None:
+        return "unmeasured", told if cell.outcome != "measured" else "no request of it ended"
     if failed_pct > MOST_FAILED_PCT:
         return "fails", f"{failed_pct:.1f} % of its requests failed"
     missed = [each.slo for each in objectives if each.standing == "fails"]

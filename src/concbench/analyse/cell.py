@@ -17,7 +17,7 @@ from concbench.analyse.evidence import Evidence, first_wave, gather
 from concbench.analyse.goodput import goodput
 from concbench.analyse.instrument import instrument
 from concbench.analyse.machineload import machine_load
-from concbench.analyse.openloop import saturation
+from concbench.analyse.openloop import queue_reason, saturated, saturation
 from concbench.analyse.rates import batch_tok_per_s, burst_wall_ns
 from concbench.analyse.server import server_view
 from concbench.analyse.streams import pooled, pooled_one
@@ -290,6 +290,9 @@ def _no_steady_reason(
 ) -> str | None:
     if not seen.rounds:
         return "no round was measured"
+    loops = [loop for loop in seen.open_loops if loop is not None]
+    if loops and saturated(loops):
+        return queue_reason(loops)
     if not windows or len(windows) < len(missing):
         return Counter(window.reason for window in missing).most_common(1)[0][0]
     ragged = windows[0].estimand == "decode" and is_ragged(seen.rounds)
@@ -347,5 +350,7 @@ def _outcome(seen: Evidence) -> tuple[CellOutcome, str | None]:
         if each.outcome not in ("measured", "interrupted"):
             return each.outcome, each.outcome_detail
     if any(each.interrupted or each.outcome == "interrupted" for each in seen.every):
+        return "interrupted", None
+    if not seen.rounds and seen.ended_by == "interrupt":
         return "interrupted", None
     return "measured", None

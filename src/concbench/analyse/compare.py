@@ -26,7 +26,7 @@ from concbench.analyse.pairing import (
 from concbench.analyse.runvalues import BETTER, RATES, STEADY, CellKey, RoundValues, common_metrics
 from concbench.analyse.severity import doubt
 from concbench.analyse.unlike import Measured, unfair_names, unlike, unlike_measured
-from concbench.analyse.verdict import DELTA, Comparison, judge
+from concbench.analyse.verdict import DELTA, Comparison, bimodal_side, judge
 from concbench.domain import Doubt, TargetFacts
 from concbench.result import CellResult, VerdictResult
 
@@ -266,10 +266,11 @@ def _doubts_of(row: VerdictResult) -> list[Doubt]:
         found.append(doubt("drifted", row.cell_b, message, {"drift_pct": row.drift_pct}))
     if row.verdict == "not_comparable":
         found.append(doubt("not_comparable", None, f"{pair}: {row.why}", {"unlike": row.unlike}))
-    if row.why and "bimodal:" in row.why:
-        states = row.why[row.why.index("bimodal:") + len("bimodal:") :].strip()
-        message = f"{at}: {states}. A mean describes neither state."
-        found.append(doubt("bimodal", row.cell_b, message, {}))
+    for side, cell in ((row.a, row.cell_a), (row.b, row.cell_b)):
+        states = bimodal_side(row.why, side)
+        if states is not None:
+            message = f"{at}: {states}. A mean describes neither state."
+            found.append(doubt("bimodal", cell, message, {}))
     if row.provisional and row.verdict in ("a_faster", "b_faster", "equivalent"):
         message = (
             f"{pair}: one start of a server, or one lane after the other; another start may come "

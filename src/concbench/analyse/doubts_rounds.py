@@ -36,7 +36,7 @@ def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
             {"reason": result.steady.reason, "decoding_mean": result.steady.decoding_mean},
         )
     target, ended_by = seen.target_half_width, seen.ended_by
-    if target is None or ended_by == "interval":
+    if target is None or ended_by == "interval" or not seen.rounds:
         return
     width = relative_half_width(
         result.client.steady_output_tok_per_s or result.client.output_tok_per_s

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PERCENTILES = (50, 90, 95, 99)
 MIN_ROUNDS_FOR_INTERVAL = 3
+_MOST_LOG = 700.0
 
 
 def mean_estimate(
@@ -71,12 +72,17 @@ def ratio_estimate(
     half = _t_half_width(logs, confidence)
     return Estimate(
         point=math.exp(middle),
-        low=math.exp(middle - half),
-        high=math.exp(middle + half),
+        low=bounded_exp(middle - half),
+        high=bounded_exp(middle + half),
         confidence=confidence,
         n=int(data.size),
         method=f"geometric mean of {_count(data.size, unit)}, t interval on logarithms",
     )
+
+
+def bounded_exp(log: float) -> float:
+    """Return e to that power, within what a double holds: wild values must not cost the rest."""
+    return math.exp(min(max(log, -_MOST_LOG), _MOST_LOG))
 
 
 def widen(estimate: Estimate, relative_error: float, why: str) -> Estimate:

@@ -18,8 +18,9 @@ Reading = Literal["beyond", "within", "unknown", "drifted", "invalid"]
 class Change(Struct, frozen=True, kw_only=True):
     """One figure against another: 100 · (b − a) ÷ a, with its interval where there is one.
 
-    `exceeds_noise` is None where neither side was repeated; `basis` says what noise was judged by.
-    `spreads_overlap` is about the two intervals (or ranges) as they are printed.
+    `exceeds_noise` is whether that interval leaves out 0, None where there is none: a side has
+    fewer than 3 rounds, or is a median of too few requests. `basis` says what it rests on.
+    `spreads_overlap` is about the two intervals (or ranges) as they are printed, which is no test.
     """
 
     relative_pct: float
@@ -164,7 +165,9 @@ class AgainstRow(Struct, frozen=True, kw_only=True):
     `fatal` has the fatal doubts of either cell with its side. `drift_pct` is by how much the lanes'
     controls moved over the sweep, the larger of both; None where there is none. `reading` is what
     may be said: `invalid` with a fatal doubt, `drifted` where the control moved by more than half
-    of the change, else `beyond` the noise, `within` it, or `unknown`.
+    of the change, else `beyond` the noise; `within` it, which is not told apart and not the same as
+    equal; or `unknown`, without an interval. Each stands for itself, at 95 %: of figures that do
+    not differ about 1 in 20 is `beyond` by chance.
     """
 
     axis: str

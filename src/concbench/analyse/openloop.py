@@ -16,7 +16,7 @@ import numpy as np
 from concbench.analyse.flight import Steps, bin_means, kendall_p, mser5, slope_per_s, within
 from concbench.analyse.streams import Stream, e2e_ns
 from concbench.analyse.windows import NoWindow, Window, decoding, in_flight, tokens_between
-from concbench.domain import Cell, Round
+from concbench.domain import Cell, RequestRecord, Round
 
 GRID = 1000
 BATCHES = 8
@@ -24,6 +24,9 @@ GROWTH, GROWTH_P = 1.3, 0.05
 UNSTABLE_SHARE, UNDETERMINED_SHARE = 0.8, 0.95
 MIN_ARRIVALS = 20
 MAX_CUT_SHARE = 0.75
+
+GIVEN_UP = ("timeout", "inactive")
+"""Errors of requests that the client stopped waiting for: the server still owed an answer."""
 
 OPEN = frozenset({"constant", "poisson", "trace"})
 """Arrivals that do not wait for answers."""
@@ -37,7 +40,8 @@ class OpenLoop:
     """How an open-loop round went between `cut_ns` and `end_ns`, the last arrival.
 
     `growth` is mean in flight of the last quarter ÷ that of the whole, `growth_p` Kendall's p
-    over 8 batch means, `kept` completions ÷ arrivals, `slope_per_s` the in-flight count's slope.
+    over 8 batch means, `kept` departures ÷ arrivals, `slope_per_s` the in-flight count's slope.
+    A failed answer is a departure too; what the client gave up waiting for is none.
     """
 
     verdict: Literal["stable", "unstable", "undetermined"]
@@ -63,11 +67,11 @@ def judge(round_: Round, streams: Sequence[Stream]) -> OpenLoop | None:
         cut = start
     growth, growth_p = _growth(curve, cut, end)
     arrivals = sum(cut < at <= end for at in due)
-    done = sum(
-        record.outcome == "ok" and record.end_ns is not None and cut < record.end_ns <= end
+    left = sum(
+        _left(record) and record.end_ns is not None and cut < record.end_ns <= end
         for record in round_.requests
     )
-    kept = done / arrivals if arrivals else 0.0
+    kept = left / arrivals if arrivals else 0.0
     verdict: Literal["stable", "unstable", "undetermined"] = "stable"
     if kept < UNSTABLE_SHARE or (growth >= GROWTH and growth_p < GROWTH_P):
         verdict = "unstable"
@@ -75,6 +79,11 @@ def judge(round_: Round, streams: Sequence[Stream]) -> OpenLoop | None:
         verdict = "undetermined"
     slope = slope_per_s(curve, cut, end) or 0.0
     return OpenLoop(verdict, cut, end, growth, growth_p, kept, slope, arrivals)
+
+
+def _left(record: RequestRecord) -> bool:
+    """Return whether the server was done with a request, well or not."""
+    return record.outcome == "ok" or (record.outcome == "failed" and record.error not in GIVEN_UP)
 
 
 def saturation(
@@ -91,10 +100,9 @@ def saturation(
         return None
     scheduled = [_rate([r.due_ns for r in each.requests]) for each in rounds]
     sent = [_rate([r.sent_ns for r in each.requests if r.sent_ns is not None]) for each in rounds]
-    states = [_STATES[loop.verdict] for loop in known]
     planned_rps = _mean(scheduled)
     return {
-        "state": max(_STATES.values(), key=lambda name: (states.count(name), _WORSE[name])),
+        "state": _state(known),
         "queue_slope_per_s": sum(loop.slope_per_s for loop in known) / len(known),
         "completions_per_arrival": sum(loop.kept for loop in known) / len(known),
         "asked_rps": planned_rps if cell.rate_rps is None else cell.rate_rps,
@@ -120,21 +128,37 @@ def warm_up_ns(round_: Round, streams: Sequence[Stream], curve: Steps) -> int:
     return max(cut, start + 2 * p95)
 
 
+def saturated(loops: Sequence[OpenLoop]) -> bool:
+    """Return whether most rounds, or as many as not, had a growing queue."""
+    return _state(loops) == "saturated"
+
+
+def _state(loops: Sequence[OpenLoop]) -> str:
+    states = [_STATES[loop.verdict] for loop in loops]
+    return max(_STATES.values(), key=lambda name: (states.count(name), _WORSE[name]))
+
+
+def queue_reason(loops: Sequence[OpenLoop]) -> str:
+    """Return why rounds above capacity have no steady state, in their means as `saturation` has."""
+    slope = sum(loop.slope_per_s for loop in loops) / len(loops)
+    ended = f"{sum(100 * loop.kept for loop in loops) / len(loops):.0f} % of arrivals ended"
+    grown = [loop.slope_per_s * (loop.end_ns - loop.cut_ns) / 1e9 for loop in loops]
+    if sum(grown) < len(loops):
+        return f"only {ended}: the rate is above capacity"
+    return f"the queue grew by {slope:.3g} requests/s ({ended}): the rate is above capacity"
+
+
 def open_window(round_: Round, streams: Sequence[Stream], state: OpenLoop) -> Window | NoWindow:
     """Return the window after the warm-up, or why there is no steady state."""
     curve = decoding(streams)
     inside = within(curve, state.cut_ns, state.end_ns)
     mean = inside[1] if inside else None
     if state.verdict == "unstable":
-        return NoWindow(
-            f"the queue grew by {state.slope_per_s:.2f} requests/s "
-            f"(completed {100 * state.kept:.0f} % of arrivals): the rate is above capacity",
-            mean,
-        )
+        return NoWindow(queue_reason([state]), mean)
     if state.verdict == "undetermined":
         return NoWindow(
             f"too short to tell ({state.arrivals} arrivals after the warm-up, "
-            f"{100 * state.kept:.0f} % completed): run longer",
+            f"{100 * state.kept:.0f} % ended): run longer",
             mean,
         )
     tokens, instants = tokens_between(streams, state.cut_ns, state.end_ns)

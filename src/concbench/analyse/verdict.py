@@ -17,6 +17,7 @@ they hold at all looks together. Nothing here reads a clock or a file.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -25,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from scipy.special import stdtr
 
+from concbench.analyse.estimate import bounded_exp, ratio_estimate
 from concbench.analyse.intervals import Interval, interval_of, pairs_to_settle
 from concbench.analyse.looks import LOOKS, nominal_level
 from concbench.analyse.modes import Modes, modes
@@ -39,7 +41,7 @@ MIN_PAIRS = 3
 MIN_CONTROLS = 4
 """With fewer runs of A the first two and the last two overlap."""
 
-_MOST_LOG = 700.0
+BIMODAL = "bimodal:"
 
 Better = Literal["higher", "lower"]
 
@@ -125,7 +127,12 @@ def _usable(value: float) -> bool:
 
 def logs_of(pairs: Sequence[tuple[float, float]]) -> tuple[float, ...]:
     """Return ln(B ÷ A) of the pairs with two finite values above 0."""
-    return tuple(math.log(b) - math.log(a) for a, b in pairs if _usable(a) and _usable(b))
+    return tuple(math.log(b) - math.log(a) for a, b in usable_pairs(pairs))
+
+
+def usable_pairs(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the pairs with two finite values above 0."""
+    return [(a, b) for a, b in pairs if _usable(a) and _usable(b)]
 
 
 def _look_at(given: Comparison, alpha: float) -> _Seen:
@@ -202,13 +209,15 @@ def _verdict(seen: _Seen, *, proven: bool, family: int) -> VerdictResult:
         delta=given.delta,
         beyond_delta=verdict in ("a_faster", "b_faster") and _beyond(seen.ci95, limit),
         provisional=min(given.starts_a, given.starts_b) < 2 or "order" in given.accepted,
-        drift_pct=None if seen.drift is None else 100 * (_exp(seen.drift) - 1),
+        drift_pct=None if seen.drift is None else 100 * (bounded_exp(seen.drift) - 1),
         instrument_error_pct=given.instrument_error_pct,
         unlike=list(given.unlike),
         accepted=[name for name in given.unlike if name in given.accepted],
         pairs_needed=_pairs_needed(seen, limit) if verdict == "inconclusive" else None,
         adjusted="holm" if family > 1 and verdict in ("a_faster", "b_faster") else None,
         corrected=given.corrected,
+        value_a=ratio_estimate(a for a, _ in usable_pairs(given.pairs)),
+        value_b=ratio_estimate(b for _, b in usable_pairs(given.pairs)),
     )
 
 
@@ -236,7 +245,7 @@ def _first_match(seen: _Seen, limit: float, *, proven: bool, family: int) -> tup
     if own >= abs(seen.ci95.middle):
         return "invalid", (
             f"the instrument's own error ({100 * own:.2g} %) is as large as the difference "
-            f"({100 * abs(_exp(seen.ci95.middle) - 1):.2g} %)"
+            f"({100 * abs(bounded_exp(seen.ci95.middle) - 1):.2g} %)"
         )
     rises = seen.ci95.middle > 0
     return "b_faster" if rises == (seen.given.better == "higher") else "a_faster", None
@@ -279,8 +288,18 @@ def _own_error(seen: _Seen) -> float:
 
 
 def _named(seen: _Seen) -> list[str]:
-    """Return a remark for each side whose runs fall in two states."""
-    return [f"bimodal: {name} {states.text}" for name, states in seen.states]
+    """Return a remark for each side whose runs fall in two states, or of which one is apart."""
+    return [
+        f"{BIMODAL} {name} {states.text}" if states.two_states else f"{name} has {states.text}"
+        for name, states in seen.states
+    ]
+
+
+def bimodal_side(why: str | None, side: str) -> str | None:
+    """Return what a reason says of a side whose runs fall in two states, or None."""
+    text = rf"{re.escape(side)} runs fall in two groups, \d+ near \S+ and \d+ near [^\s;]+"
+    found = re.search(f"{BIMODAL} ({text})", why or "")
+    return None if found is None else found[1]
 
 
 def _ratio(seen: _Seen) -> Estimate | None:
@@ -288,7 +307,7 @@ def _ratio(seen: _Seen) -> Estimate | None:
     if not seen.logs:
         return None
     n = len(seen.logs)
-    point = _exp(sum(seen.logs) / n)
+    point = bounded_exp(sum(seen.logs) / n)
     if seen.ci95 is None:
         return Estimate(
             point=point,
@@ -296,21 +315,16 @@ def _ratio(seen: _Seen) -> Estimate | None:
             high=None,
             n=n,
             method=f"geometric mean of {n} pair{'s' if n != 1 else ''}, range",
-            range=(_exp(min(seen.logs)), _exp(max(seen.logs))),
+            range=(bounded_exp(min(seen.logs)), bounded_exp(max(seen.logs))),
         )
     looked = "" if seen.given.looks is None else ", holds at all looks together"
     return Estimate(
         point=point,
-        low=_exp(seen.ci95.low),
-        high=_exp(seen.ci95.high),
+        low=bounded_exp(seen.ci95.low),
+        high=bounded_exp(seen.ci95.high),
         n=n,
         method=f"geometric mean of {n} pairs, t interval on logarithms{looked}",
     )
-
-
-def _exp(log: float) -> float:
-    """Return e to that power, within what a double holds: wild values must not cost the rest."""
-    return math.exp(min(max(log, -_MOST_LOG), _MOST_LOG))
 
 
 def _beyond(interval: Interval | None, limit: float) -> bool:
@@ -326,7 +340,7 @@ def _pairs_needed(seen: _Seen, limit: float) -> int | None:
 
 
 def _signed(log_ratio: float) -> str:
-    return f"{100 * (_exp(log_ratio) - 1):+.1f} %".replace("-", "−")
+    return f"{100 * (bounded_exp(log_ratio) - 1):+.1f} %".replace("-", "−")
 
 
 def mirrored(row: VerdictResult) -> VerdictResult:
@@ -348,6 +362,8 @@ def mirrored(row: VerdictResult) -> VerdictResult:
         b=row.a,
         cell_a=row.cell_b,
         cell_b=row.cell_a,
+        value_a=row.value_b,
+        value_b=row.value_a,
         ratio=ratio,
         verdict=flipped.get(row.verdict, row.verdict),
     )

@@ -105,7 +105,7 @@ def _saturation(found: Mapping[str, Any] | None) -> list[str]:
     parts = [
         str(found["state"]),
         f"in flight {found['queue_slope_per_s']:+.3f} a second",
-        f"{percent(100 * found['completions_per_arrival'])} of arrivals completed",
+        f"{percent(100 * found['completions_per_arrival'])} of arrivals ended",
     ]
     names = (("asked_rps", "asked"), ("scheduled_rps", "drawn"), ("sent_rps", "sent"))
     rates = [f"{word} {found[key]:.3f}" for key, word in names if found.get(key) is not None]

@@ -11,7 +11,14 @@ from concbench.analyse.capacity import Capacity, LevelCapacity
 from concbench.analyse.ratecapacity import RateCapacity
 from concbench.plan.levels import Slo, parse_slo
 from concbench.report.inert import inert
-from concbench.report.objectives import STANDINGS, TEXT_LIMIT, headings, number, values
+from concbench.report.objectives import (
+    STANDINGS,
+    TEXT_LIMIT,
+    headings,
+    not_measured,
+    number,
+    values,
+)
 from concbench.report.ratecapacity import rate_answer, rate_name, rate_table
 from concbench.report.view import PlainTable
 
@@ -42,7 +49,8 @@ def answer(series: Capacity, think_s: float) -> str:
         text += f"; open at {', '.join(map(str, still))} (sustain gives more requests)"
     if doubted:
         text += f"; nothing can be said at {', '.join(map(str, doubted))} (a fatal doubt)"
-    return text
+    missing = [each for each in series.levels if each.standing == "unmeasured"]
+    return text + not_measured((str(each.concurrency), each.why) for each in missing)
 
 
 def capacity_tables(payload: Mapping[str, Any] | None) -> tuple[PlainTable, ...]:
@@ -143,4 +151,4 @@ def _level_text(level: LevelCapacity) -> str:
         for each in level.objectives
     )
     why = f": {level.why}" if level.why else ""
-    return f"{level.standing}{why} · {rate}{gain} · {checks}"
+    return f"{STANDINGS[level.standing]}{why} · {rate}{gain} · {checks}"

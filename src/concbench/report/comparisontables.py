@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.cells import cell_len
@@ -15,6 +15,10 @@ from concbench.report.verdicts import metric_label
 from concbench.result import CellResult, Result, VerdictResult
 
 NAME_LIMIT = 40
+RATIO_NOTES = (
+    "sides and ratio: geometric means over the pairs of runs, each run with its own figure",
+    "the ratio's interval is that of the pairs: what disturbs both sides of one alike is not in it",
+)
 WORDS = {
     "equivalent": "equal",
     "inconclusive": "undecided",
@@ -31,6 +35,7 @@ class ComparisonTable:
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
 
 
 def tables(result: Result) -> list[ComparisonTable]:
@@ -50,6 +55,8 @@ def tables(result: Result) -> list[ComparisonTable]:
             place = f" · {context:,} tokens of context" if len(contexts) > 1 else ""
             part = [row for row in rows if row.context_tok == context]
             found.append(_table(part, cells, place, by_context=False))
+    if any(row.value_a is not None for row in result.verdicts):
+        found[-1] = replace(found[-1], notes=RATIO_NOTES)
     return found
 
 
@@ -72,8 +79,12 @@ def _table(
         tuple(
             (
                 f"{level(row):,}",
-                _value(cells.get(row.cell_a), metric),
-                _value(cells.get(row.cell_b), metric),
+                estimate_text(row.value_a)
+                if row.value_a
+                else _value(cells.get(row.cell_a), metric),
+                estimate_text(row.value_b)
+                if row.value_b
+                else _value(cells.get(row.cell_b), metric),
                 MISSING if row.ratio is None else ratio_estimate(row.ratio),
                 str(row.n_pairs) if row.n_pairs else MISSING,
                 word(row),
@@ -164,4 +175,5 @@ def table_lines(table: ComparisonTable) -> list[str]:
         blank = " " * (widths[k] - cell_len(row[k]))
         return row[k] if k == last else blank + row[k]
 
-    return [("  " + "   ".join(filled(row, k) for k in range(len(row)))).rstrip() for row in whole]
+    rows = ["  " + "   ".join(filled(row, k) for k in range(len(row))) for row in whole]
+    return [row.rstrip() for row in rows] + [f"  {note}" for note in table.notes]

@@ -6,15 +6,17 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from concbench.analyse.scaling import LEAST_STEP
 from concbench.domain import Doubt, TargetFacts
 from concbench.report.headline import Gain, fatal_codes, headline, like_for_like
 from concbench.report.inert import inert
-from concbench.report.numbers import estimate_text, fixed, percent
+from concbench.report.numbers import estimate_text, fixed, number, percent
 from concbench.result import CellResult
 
 STRONG_GAIN = 1.5
 FLAT_GAIN = 1.1
 TOO_FEW_ROUNDS = 3
+ABOUT_A_DOUBLING = 0.9
 
 
 def finding(cells: Sequence[CellResult], doubts: Sequence[Doubt], facts: TargetFacts | None) -> str:
@@ -59,28 +61,68 @@ def _of_none(cells: Sequence[CellResult], spoiled: dict[str, list[str]]) -> str:
 
 def _spoiled_text(cells: Sequence[CellResult], spoiled: dict[str, list[str]]) -> str:
     """Return the levels with fatal doubts and their codes: `client_bound at N = 4, 8`."""
-    levels: dict[str, list[str]] = {}
+    levels: dict[tuple[str, bool], list[str]] = {}
     for cell in cells:
         for code in spoiled.get(cell.cell, ()):
-            levels.setdefault(code, []).append(str(cell.concurrency))
+            by_rate = cell.rate_rps is not None
+            levels.setdefault((code, by_rate), []).append(_rate(cell) if by_rate else _level(cell))
     return ", ".join(
-        f"{inert(code, 60)} at N = {', '.join(found)}" for code, found in levels.items()
+        f"{inert(code, 60)} at {', '.join(found)} requests/s"
+        if by_rate
+        else f"{inert(code, 60)} at N = {', '.join(found)}"
+        for (code, by_rate), found in levels.items()
     )
 
 
 def _of_rates(cells: Sequence[CellResult]) -> str:
-    """Return the sentence for an open loop: latency and failures, as throughput is the load."""
-    last = max(cells, key=lambda cell: cell.rate_rps or 0.0)
-    ttft, slow = last.client.ttft_ms.p50, last.client.ttft_ms.p95
+    """Return the sentence for an open loop: latency and failures, as throughput is the load.
+
+    Above capacity a latency is as long as the run was: there the queue is told first, and then the
+    largest rate that was held.
+    """
+    ordered = sorted(cells, key=lambda cell: cell.rate_rps or 0.0)
+    held = [cell for cell in ordered if _load_state(cell) != "saturated"]
+    parts = [] if ordered[-1] in held else [_growing_queue(ordered[-1])]
+    parts += [_served(held[-1])] if held else []
+    return "; ".join(parts)
+
+
+def _load_state(cell: CellResult) -> str | None:
+    return (cell.saturation or {}).get("state")
+
+
+def _growing_queue(cell: CellResult) -> str:
+    """Return what is to be said of a rate above capacity."""
+    load = cell.saturation or {}
+    slope = number(load["queue_slope_per_s"])
+    ended = percent(100 * load["completions_per_arrival"])
+    return (
+        f"at {_rate(cell)} requests/s the server is saturated: in flight grew by {slope} a second, "
+        f"{ended} of arrivals ended, and latency is as long as the run"
+    )
+
+
+def _served(cell: CellResult) -> str:
+    ttft, slow = cell.client.ttft_ms.p50, cell.client.ttft_ms.p95
     tail = "" if ttft is None else f": TTFT p50 {fixed(ttft, 0)} ms"
     tail += "" if slow is None else f", p95 {fixed(slow, 0)} ms"
-    served = 100 * last.requests.ok / last.requests.sent if last.requests.sent else 0.0
-    rate = fixed(last.rate_rps, 2).rstrip("0").rstrip(".")
-    return f"at {rate} requests/s {percent(served)} of requests were served{tail}"
+    served = 100 * cell.requests.ok / cell.requests.sent if cell.requests.sent else 0.0
+    tail += (
+        " (too short to tell whether the queue grows)"
+        if _load_state(cell) == "undetermined"
+        else ""
+    )
+    return f"at {_rate(cell)} requests/s {percent(served)} of requests were served{tail}"
+
+
+def _rate(cell: CellResult) -> str:
+    """Return an offered rate as text."""
+    return f"{cell.rate_rps:g}"
 
 
 def _of_levels(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> str:
     """Return the sentence on the shape of throughput against concurrency."""
+    cells = _apart(cells, doubts)
     last = cells[-1]
     known = [like_for_like(low, high, doubts) for low, high in pairwise(cells)]
     steps = [step for step in known if step is not None]
@@ -103,6 +145,28 @@ def _of_levels(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> str:
     return _from_there(flat if change is None else change[0]) + basis
 
 
+def _apart(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> list[CellResult]:
+    """Return cells that are at least half a doubling apart, and the last: noise decides the rest.
+
+    A last one that is nearer takes the place of the one before it, unless intervals show that it
+    brings nothing.
+    """
+    found = [cells[0]]
+    for cell in cells[1:]:
+        if math.log2(cell.concurrency / found[-1].concurrency) >= LEAST_STEP:
+            found.append(cell)
+    if found[-1] is cells[-1]:
+        return found
+    step = like_for_like(found[-1], cells[-1], doubts)
+    if step is not None and _surely_flat(step[0]):
+        return [*found, cells[-1]]
+    return [*found[:-1], cells[-1]]
+
+
+def _surely_flat(step: Gain) -> bool:
+    return step.error > 0 and step.ratio * (1 + step.error) < FLAT_GAIN**step.doublings
+
+
 def _level(cell: CellResult) -> str:
     """Return a cell's concurrency as text."""
     return f"{cell.concurrency:,}"
@@ -121,10 +185,29 @@ def _grows(step: Gain) -> bool:
     return step.per_doubling >= FLAT_GAIN and step.ratio * (1 - step.error) > 1
 
 
+def _whole_doublings(gains: Sequence[Gain]) -> list[Gain]:
+    """Return the steps, one well below a doubling joined with the next (or the former)."""
+    found: list[Gain] = []
+    for step in gains:
+        short = step is gains[-1] and step.doublings < ABOUT_A_DOUBLING
+        if found and (short or found[-1].doublings < ABOUT_A_DOUBLING):
+            below = found.pop()
+            error = math.hypot(below.error, step.error)
+            found.append(Gain(below.low, step.high, below.ratio * step.ratio, error))
+        else:
+            found.append(step)
+    return found
+
+
 def _still_growing(gains: Sequence[Gain]) -> str:
     """Return the sentence for a curve that has not flattened inside the levels measured."""
-    factors = [step.per_doubling for step in gains]
+    gains = _whole_doublings(gains)
     last_level = gains[-1].high
+    if len(gains) == 1 and gains[0].doublings < ABOUT_A_DOUBLING:
+        more = percent(100 * (gains[0].ratio - 1))
+        span, end = f"{gains[0].low} to {last_level}", f"the ceiling is beyond N = {last_level}"
+        return f"throughput grows by {more} from N = {span}: {end}"
+    factors = [step.per_doubling for step in gains]
     low, high = fixed(min(factors), 1), fixed(max(factors), 1)
     if min(factors) >= STRONG_GAIN:
         adds = f"{low} ×" if low == high else f"{low} to {high} ×"
@@ -154,8 +237,7 @@ def _from_there(change: Gain) -> str:
             "run more rounds"
         )
     at_most = change.ratio * (1 + change.error)
-    doublings = math.log2(change.high / change.low)
-    if at_most >= FLAT_GAIN**doublings:
+    if at_most >= FLAT_GAIN**change.doublings:
         return (
             f"whether throughput still grows from N = {change.low} on cannot be told: N = "
             f"{change.high} changes it by {percent(100 * (change.ratio - 1), signed=True)}, "

@@ -110,9 +110,14 @@ class Gain:
     error: float
 
     @property
+    def doublings(self) -> float:
+        """How many doublings of the level it spans."""
+        return math.log2(self.high / self.low)
+
+    @property
     def per_doubling(self) -> float:
         """The ratio spread evenly over the doublings between the levels."""
-        return float(self.ratio ** (1 / math.log2(self.high / self.low)))
+        return float(self.ratio ** (1 / self.doublings))
 
 
 def gain(low: tuple[int, Estimate], high: tuple[int, Estimate]) -> Gain:

@@ -43,6 +43,7 @@ def comparison_blocks(result: Result, heading: str = "###") -> list[str]:
         rule = "|" + "|".join(" ---: " for _ in table.header[:-1]) + "| --- |"
         rows = [_line(table.header), rule, *(_line(row) for row in table.rows)]
         blocks.append("\n".join([f"{heading} {escaped(table.title)}", "", *rows]))
+        blocks += [escaped(note) for note in table.notes]
     return blocks
 
 

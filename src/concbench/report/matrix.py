@@ -20,12 +20,13 @@ from concbench.analyse.matrix_model import (
 from concbench.domain import Estimate
 from concbench.report import numbers
 from concbench.report.inert import inert
-from concbench.report.matrix_sides import against_tables
+from concbench.report.matrix_sides import TOO_FEW, against_tables, change_text
 from concbench.report.matrix_text import context_text, fatal_notes, lane_text, marked
 from concbench.report.numbers import MISSING, TIMES
 from concbench.report.view import PlainTable
 
-NO_DIFFERENCE = "no difference"
+NOT_APART = "not told apart"
+UNKNOWN = "noise unknown"
 OVERLAP_NOTE = (
     "overlap = (N·T₁/T_N − 1)/(N − 1): 1 parallel, 0 no gain from concurrency, below 0 worse "
     "than one after another"
@@ -37,6 +38,10 @@ RATIO_NOTE = (
 PREDICTED_NOTE = (
     "predicted = prefill × G ÷ (context + G), G output tokens a request; it leaves decode out, "
     "so it holds at long context (at least 16 times the answer)"
+)
+CHANGE_NOTE = (
+    "with the 95 % interval of the change; not told apart: it holds 0, which does not show that "
+    f"both are equal; noise unknown: {TOO_FEW}"
 )
 RATIO_PREFILL_NOTE = "‡ prompt ÷ TTFT: the first step and the network are in it"
 
@@ -127,7 +132,7 @@ def _single(rows: Sequence[SingleRow]) -> PlainTable:
     notes += fatal_notes((row.fatal, [*_place(row), "N = 1"]) for row in rows)
     bases = list(dict.fromkeys(row.against for row in rows if row.against))
     if bases:
-        notes.insert(0, f"changes against {inert(bases[0])}; no difference: the intervals overlap")
+        notes.insert(0, f"changes against {inert(bases[0])}; {CHANGE_NOTE}")
     return PlainTable(
         title="One stream alone",
         headings=tuple(headings),
@@ -157,10 +162,10 @@ def _single_row(row: SingleRow, *, changed: bool) -> list[str]:
 def _difference(found: Change | None) -> str:
     if found is None:
         return MISSING
-    if found.spreads_overlap:
-        return NO_DIFFERENCE
-    text = numbers.percent(found.relative_pct, signed=True)
-    return text if found.spreads_overlap is False else f"{text} (not repeated)"
+    text = change_text(found)
+    if found.exceeds_noise is None:
+        return f"{text} ({UNKNOWN})"
+    return text if found.exceeds_noise else f"{text} ({NOT_APART})"
 
 
 def _concurrency(rows: Sequence[ConcurrencyRow]) -> Iterable[PlainTable]:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from concbench.analyse.change import spread
+from concbench.analyse.change import change
 from concbench.analyse.matrix_model import AgainstRow, ConcurrencyRow, Matrix
+from concbench.domain import Estimate
 from concbench.report.inert import inert
 from concbench.report.matrix import matrix_of
 from concbench.report.matrix_text import context_text, lane_text
@@ -48,31 +49,45 @@ def _span(rows: Sequence[AgainstRow]) -> str:
     low, high = percent(min(changes), signed=True), percent(max(changes), signed=True)
     beyond = sum(row.reading == "beyond" for row in rows)
     drifted = sum(row.reading == "drifted" for row in rows)
+    unknown = sum(row.reading == "unknown" for row in rows)
     told = low if low == high else f"{low} to {high}"
-    told += f", beyond the noise in {beyond} of {len(rows)} cell{'s' if len(rows) > 1 else ''}"
+    cells = f"{len(rows)} cell{'s' if len(rows) > 1 else ''}"
+    if unknown == len(rows):
+        return f"{told}, noise unknown in {cells} (fewer than 3 rounds)"
+    told += f", beyond the noise in {beyond} of {cells}"
+    told += f", noise unknown in {unknown}" if unknown else ""
     return told + (f", drifted in {drifted}" if drifted else "")
 
 
 def _highest(rows: Sequence[ConcurrencyRow]) -> str:
     """Return where the most output tokens a second were."""
     known = [
-        (row.aggregate_tok_per_s.point, row)
+        (row.aggregate_tok_per_s, row)
         for row in rows
         if row.aggregate_tok_per_s is not None and not row.fatal
     ]
     if not known:
         return "no cell has an aggregate that may be used"
-    _, row = max(known, key=lambda one: one[0])
+    best, row = max(known, key=lambda one: one[0].point)
     context = context_text(row.context_label, row.context_tok)
     place = f"{lane_text(row.lane, row.link)}, context {context}, N = {row.concurrency:,}"
-    told = f"the highest aggregate is {estimate_text(row.aggregate_tok_per_s)} tok/s ({place})"
-    low = None if row.aggregate_tok_per_s is None else spread(row.aggregate_tok_per_s)
+    told = f"the highest aggregate is {estimate_text(best)} tok/s ({place})"
     near = [
         lane_text(other.lane, other.link)
         for rate, other in known
-        if (other.lane, other.link) != (row.lane, row.link) and low is not None and rate >= low[0]
+        if (other.lane, other.link) != (row.lane, row.link) and _may_be_as_high(rate, best)
     ]
     return told + (f", not told apart from {', '.join(dict.fromkeys(near))}" if near else "")
+
+
+def _may_be_as_high(rate: Estimate, best: Estimate) -> bool:
+    """Return whether the noise leaves that open; where it is unknown, whether both spreads meet."""
+    found = change(best, rate)
+    if found is None:
+        return False
+    if found.exceeds_noise is None:
+        return bool(found.spreads_overlap)
+    return not found.exceeds_noise
 
 
 def _trouble(rows: Sequence[ConcurrencyRow]) -> str:

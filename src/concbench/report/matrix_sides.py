@@ -17,6 +17,11 @@ _METRICS = {
     "ttft_ms": "TTFT ms",
     "aggregate_tok_per_s": "aggregate tok/s",
 }
+TOO_FEW = "fewer than 3 rounds on a side, or too few requests for a median's interval"
+READINGS = {"within": "not told apart"}
+"""How a reading is written, where not as it is."""
+
+CHANCE = "each at 95 %: of figures that do not differ about 1 in 20 is beyond by chance"
 _AXES = {"link": "Links", "lane": "Lanes", "flag": "Flags", "control": "Controls"}
 
 
@@ -44,12 +49,15 @@ def _against_row(row: AgainstRow) -> list[str]:
         _METRICS[row.metric],
         numbers.estimate_text(row.a_value),
         numbers.estimate_text(row.b_value),
-        MISSING if row.fatal else _interval(row.change),
-        f"{FATAL} {inert(', '.join(row.fatal), 80)}" if row.fatal else row.reading,
+        MISSING if row.fatal else change_text(row.change),
+        f"{FATAL} {inert(', '.join(row.fatal), 80)}"
+        if row.fatal
+        else READINGS.get(row.reading, row.reading),
     ]
 
 
-def _interval(found: Change) -> str:
+def change_text(found: Change) -> str:
+    """Return a change with its interval where it has one: `+12.5 % [1.7, 24.4]`."""
     text = numbers.percent(found.relative_pct, signed=True)
     if found.low_pct is None or found.high_pct is None:
         return text
@@ -59,6 +67,7 @@ def _interval(found: Change) -> str:
 def _sum_up(rows: Sequence[AgainstRow]) -> str:
     sound = [row for row in rows if not row.fatal]
     beyond = sum(row.reading == "beyond" for row in sound)
+    unknown = sum(row.reading == "unknown" for row in sound)
     bases = ", ".join(dict.fromkeys(row.change.basis for row in rows))
     changes = [row.change.relative_pct for row in sound if row.metric == "aggregate_tok_per_s"]
     span = (
@@ -69,10 +78,12 @@ def _sum_up(rows: Sequence[AgainstRow]) -> str:
     )
     left = len(rows) - len(sound)
     doubted = f", {left} left out for a fatal doubt" if left else ""
+    unjudged = f", {unknown} unknown ({TOO_FEW})" if unknown else ""
+    chance = f"; {CHANCE}" if len(sound) - unknown > 1 else ""
     drift = _drift_text([row for row in sound if row.reading == "drifted"])
     return (
-        f"{beyond} of {len(sound)} figures beyond the noise{doubted}{span}; noise judged by {bases}"
-        f"{drift}"
+        f"{beyond} of {len(sound)} figures beyond the noise{unjudged}{doubted}{span}; "
+        f"noise judged by {bases}{chance}{drift}"
     )
 
 

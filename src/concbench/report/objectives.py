@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from concbench.analyse.capacity import Objective
 from concbench.plan.levels import Slo
+from concbench.report.inert import inert
 
 TEXT_LIMIT = 400
 UNITS = {"_ms": "ms", "_pct": "%", "": "tok/s"}
-STANDINGS = {"holds": "holds", "open": "open", "fails": "fails", "doubted": "nothing can be said"}
+STANDINGS = {
+    "holds": "holds",
+    "open": "open",
+    "fails": "fails",
+    "doubted": "nothing can be said",
+    "unmeasured": "not measured",
+}
 
 
 def headings(slos: Sequence[Slo]) -> tuple[str, ...]:
@@ -30,6 +37,17 @@ def values(objectives: Sequence[Objective], slos: Sequence[Slo]) -> tuple[str, .
 def number(value: float | None) -> str:
     """Return a value in the unit of its objective."""
     return "unknown" if value is None else f"{value:.4g}"
+
+
+def not_measured(levels: Iterable[tuple[str, str]]) -> str:
+    """Return the end of an answer that names levels without a measurement, each with its reason."""
+    by_reason: dict[str, list[str]] = {}
+    for level, why in levels:
+        by_reason.setdefault(why, []).append(level)
+    return "".join(
+        f"; not measured at {', '.join(found)} ({inert(why, TEXT_LIMIT)})"
+        for why, found in by_reason.items()
+    )
 
 
 def _named(slo: Slo) -> str:

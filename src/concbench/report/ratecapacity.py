@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from concbench.analyse.ratecapacity import RateCapacity, RateLevel
 from concbench.plan.levels import Slo
 from concbench.report.inert import inert
-from concbench.report.objectives import STANDINGS, TEXT_LIMIT, headings, number, values
+from concbench.report.objectives import (
+    STANDINGS,
+    TEXT_LIMIT,
+    headings,
+    not_measured,
+    number,
+    values,
+)
 from concbench.report.view import PlainTable
 
 
@@ -43,7 +50,8 @@ def rate_answer(series: RateCapacity, think_s: float) -> str:
         text += "; no higher rate was shown to fail"
     if series.open_rps:
         text += f"; open at {', '.join(f'{rate:g}' for rate in series.open_rps)}"
-    return text
+    missing = [each for each in series.levels if each.standing == "unmeasured"]
+    return text + not_measured((f"{each.rate_rps:g}", each.why) for each in missing)
 
 
 def rate_table(series: RateCapacity, title: str, slos: Sequence[Slo], think_s: float) -> PlainTable:
@@ -76,6 +84,6 @@ def _level_text(level: RateLevel) -> str:
     queue = level.state or "unknown"
     noun = "round" if level.rounds == 1 else "rounds"
     return (
-        f"{level.standing}{why} · queue {queue} · {level.requests} requests in {level.rounds} "
-        f"{noun} · {checks}"
+        f"{STANDINGS[level.standing]}{why} · queue {queue} · {level.requests} requests in "
+        f"{level.rounds} {noun} · {checks}"
     )

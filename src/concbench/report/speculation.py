@@ -12,7 +12,7 @@ from concbench.report.comparisontables import ComparisonTable, table_lines
 from concbench.report.inert import inert
 from concbench.report.markdown import escaped
 from concbench.report.numbers import MISSING, estimate_text, ratio_estimate
-from concbench.report.verdicts import metric_label
+from concbench.report.verdicts import WHY_LIMIT, metric_label
 
 NO_ACCEPTANCE = "the server tells no acceptance, so what was compared is known by its content alone"
 HEADER = ("N", "off", "on", "on ÷ off", "accepted", "a draft", "a step", "verdict")
@@ -79,7 +79,7 @@ def _texts(row: SpeculationRow) -> tuple[str, ...]:
         MISSING if row.accepted_rate is None else f"{100 * row.accepted_rate:.0f} %",
         MISSING if row.accepted_len is None else f"{row.accepted_len:.2f}",
         MISSING if row.tokens_per_step is None else f"{row.tokens_per_step:.2f}",
-        row.verdict + (f" ({inert(row.why, 160)})" if row.why else ""),
+        row.verdict + (f" ({inert(row.why, WHY_LIMIT)})" if row.why else ""),
     )
 
 

@@ -23,6 +23,8 @@ METRICS = {
 }
 SUFFIXES = {"worst_quarter": "worst quarter"}
 _NAME_LIMIT = 40
+WHY_LIMIT = 400
+"""Characters of a reason: those of the program itself are never longer."""
 _ORDER = (
     "b_faster",
     "equivalent",
@@ -40,9 +42,11 @@ Level = Callable[[VerdictResult], int]
 def verdict_sentences(
     verdicts: Sequence[VerdictResult], crossovers: Sequence[Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Return one sentence for each metric, pair of lanes and context, in order of appearance.
+    """Return one sentence for each metric, pair of lanes and context.
 
-    Ratios are b / a throughout, so that a factor below 1 in a rate means that b is slower.
+    The steady rate comes first and the others in the order of `METRICS`, but metrics without any
+    verdict last: the first sentence is the headline. Ratios are b / a throughout, so that a factor
+    below 1 in a rate means that b is slower.
     """
     groups: dict[Group, list[VerdictResult]] = {}
     for row in verdicts:
@@ -50,6 +54,7 @@ def verdict_sentences(
     groups = {
         key: rows for key, rows in groups.items() if not _told_by_points(key, rows, crossovers)
     }
+    groups = dict(sorted(groups.items(), key=_headline_first(groups)))
     contexts = {key[3] for key in groups}
     told: list[str] = []
     for rows in _joined(groups):
@@ -60,6 +65,24 @@ def verdict_sentences(
     judged = {key[0] for key in groups}
     told += [_ranges(entry) for entry in crossovers if _tells_alone(entry, judged)]
     return tuple(told)
+
+
+def _headline_first(
+    groups: Mapping[Group, Sequence[VerdictResult]],
+) -> Callable[[tuple[Group, object]], tuple[bool, int]]:
+    """Return the key that sorts groups by their metric."""
+    told = {
+        key[0] for key, rows in groups.items() if any(r.verdict not in _NO_VERDICT for r in rows)
+    }
+    places = {name: place for place, name in enumerate(METRICS)}
+
+    def key_of(item: tuple[Group, object]) -> tuple[bool, int]:
+        metric = item[0][0]
+        base = metric.partition(".")[0]
+        place = places.get(base, places.get(base.rpartition("_")[0], len(places)))
+        return metric not in told, place
+
+    return key_of
 
 
 def _told_by_points(
@@ -213,8 +236,8 @@ def _obstacle(row: VerdictResult) -> str:
     if row.verdict == "not_comparable":
         unlike = [name for name in row.unlike if name not in row.accepted]
         names = ", ".join(inert(name, _NAME_LIMIT) for name in unlike)
-        return f"not comparable ({names or inert(row.why or 'no reason given')})"
-    return inert(row.why) if row.why else "the measurement is not valid"
+        return f"not comparable ({names or inert(row.why or 'no reason given', WHY_LIMIT)})"
+    return inert(row.why, WHY_LIMIT) if row.why else "the measurement is not valid"
 
 
 def _bracket(
@@ -247,7 +270,7 @@ def _qualifiers(rows: Sequence[VerdictResult]) -> str:
         said += " Provisional: one start of a server."
     if any(row.adjusted == "holm" for row in rows):
         said += " Adjusted for several levels (Holm)."
-    fixes = dict.fromkeys(inert(row.corrected) for row in rows if row.corrected)
+    fixes = dict.fromkeys(inert(row.corrected, WHY_LIMIT) for row in rows if row.corrected)
     return said + "".join(f" Corrected: {text}." for text in fixes)
 
 

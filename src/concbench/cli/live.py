@@ -106,23 +106,28 @@ def snapshot_line(now: Snapshot) -> str:
 
 
 def snapshot_parts(now: Snapshot) -> list[str]:
-    """Return what a snapshot tells, the parts of a line; what is not known is left out."""
+    """Return what a snapshot tells, the parts of a line; what is not known is left out.
+
+    A narrow terminal cuts the line's end: what is least needed comes last.
+    """
+    parts = [f"{now.elapsed_s:.0f} s"]
+    if now.left_s is not None:
+        limit = "about" if now.asked is not None else "at most"
+        parts.append(f"{limit} {now.left_s:.0f} s left")
+    of = "" if now.asked is None else f" of {now.asked}"
+    parts += [f"{now.in_flight} in flight", f"{now.ended}{of} ended"]
     rates = [
-        f"{name} {value:,.0f} tok/s"
+        f"{name} {value:,.0f}"
         for name, value in (("client", now.client_tok_per_s), ("server", now.server_tok_per_s))
         if value is not None
     ]
-    of = "" if now.asked is None else f" of {now.asked}"
-    parts = [f"{now.elapsed_s:.0f} s", f"{now.in_flight} in flight", f"{now.ended}{of} ended"]
-    if now.running is not None:
-        waiting = f" + {now.waiting:.0f} waiting" if now.waiting else ""
-        parts.append(f"{now.running:.0f} running on the server{waiting}")
-    parts += rates
+    if rates:
+        parts.append(f"{', '.join(rates)} tok/s")
     if now.half_width is not None:
         parts.append(f"± {100 * now.half_width:.2g} %")
     elif not now.steady:
         parts.append("ramp")
-    if now.left_s is not None:
-        limit = "about" if now.asked is not None else "at most"
-        parts.append(f"{limit} {now.left_s:.0f} s left")
+    if now.running is not None:
+        waiting = f" + {now.waiting:.0f} waiting" if now.waiting else ""
+        parts.append(f"{now.running:.0f} running on the server{waiting}")
     return parts

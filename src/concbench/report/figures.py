@@ -8,7 +8,6 @@ from typing import Any
 
 from concbench.analyse.exhibits import Exhibit
 from concbench.report import figures_grid, figures_server, figures_time, numbers
-from concbench.report.csv import rows_to_csv
 from concbench.report.figure import (
     DASHES,
     REFERENCE,
@@ -21,7 +20,14 @@ from concbench.report.figure import (
     symbols,
 )
 from concbench.report.figures_ab import Crossings, crossing, ratio_figure
-from concbench.report.rows import MAXIMUM_SHOWN
+from concbench.report.figures_words import (
+    Line,
+    Point,
+    in_words,
+    points_csv,
+    points_table,
+    whole_text,
+)
 from concbench.report.view import Quantity, Row, SeriesView
 from concbench.result import Result
 
@@ -30,15 +36,6 @@ MOST_TOGETHER = 4
 
 CROSSED = {"throughput": "steady_output_tok_per_s", "ttft": "ttft_ms", "e2e": "e2e_ms"}
 """The metric whose crossover a figure marks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a figure: a column of the table, and how it is named and drawn."""
-
-    column: str
-    name: str
-    dash: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ def _panel(
 ) -> Panel | None:
     """Return a panel over some series, or None where nothing is known."""
     data: list[dict[str, Any]] = []
-    rows: list[tuple[Row, SeriesView, Line, Quantity]] = []
+    rows: list[Point] = []
     for index, one in enumerate(series):
         for order, line in enumerate(_lines(spec, series)):
             known = _known(one, line, unit)
@@ -146,7 +143,7 @@ def _panel(
         data += _ideal(series[0])
     levels = sorted({row.level for row, _, _, _ in rows})
     heading = series[0].table.level_heading
-    header, table = _table(rows, heading, named=len(series) > 1)
+    header, table = points_table(rows, heading, named=len(series) > 1)
     layout = {
         "xaxis": level_axis(levels, heading),
         "yaxis": rising(unit),
@@ -157,8 +154,8 @@ def _panel(
         layout,
         header,
         table,
-        _csv(rows, heading),
-        _alternative(spec, series),
+        points_csv(rows, heading),
+        in_words(spec.title, rows, heading, named=len(series) > 1),
         label,
         _hollow_note([row for row, _, _, _ in rows]),
     )
@@ -212,11 +209,6 @@ def _lines(spec: Spec, series: Sequence[SeriesView]) -> tuple[Line, ...]:
     return spec.lines[:1] if crowded else spec.lines
 
 
-def _words(cell: Quantity) -> str:
-    """Return a cell as text; a maximum that stands for a percentile says so."""
-    return f"{cell.whole} (max)" if cell.note == MAXIMUM_SHOWN else cell.whole
-
-
 def _line_name(one: SeriesView, line: Line, series: Sequence[SeriesView], *, by_lane: bool) -> str:
     """Return the legend's text, without anything that plotly would read as markup.
 
@@ -259,7 +251,7 @@ def _trace(
 def _hover(row: Row, cell: Quantity) -> str:
     """Return what hovering shows: the number with its spread, and the doubts that touch it."""
     doubts = f" · {', '.join(row.suspect)}" if row.suspect else ""
-    return plain(f"{_words(cell)} {cell.unit}{doubts}", 160)
+    return plain(f"{whole_text(cell)} {cell.unit}{doubts}", 160)
 
 
 def _above(cell: Quantity) -> float:
@@ -295,59 +287,3 @@ def _ideal(one: SeriesView) -> list[dict[str, Any]]:
         "line": {"dash": "dot", "width": 1.5},
     }
     return [trace] if last > first else []
-
-
-def _table(
-    rows: Sequence[tuple[Row, SeriesView, Line, Quantity]], heading: str, *, named: bool
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return header and rows of the table behind a figure: one row a level, one column a line."""
-    lines = list(dict.fromkeys(line for _, _, line, _ in rows))
-    levels = list(dict.fromkeys((one.name, row.label) for row, one, _, _ in rows))
-    found = {(one.name, row.label, line): _words(cell) for row, one, line, cell in rows}
-    front = ("series", heading) if named else (heading,)
-    header = (*front, *(f"{line.name}, {rows[0][3].unit}" for line in lines))
-    body = tuple(
-        (
-            *((name, label) if named else (label,)),
-            *(found.get((name, label, line), "–") for line in lines),
-        )
-        for name, label in levels
-    )
-    return header, body
-
-
-def _csv(rows: Sequence[tuple[Row, SeriesView, Line, Quantity]], heading: str) -> str:
-    """Return the figure's numbers in full precision, one row a point."""
-    header = ["series", heading, "line", "value", "low", "high", "unit", "note"]
-    body = [
-        [
-            one.name,
-            row.level,
-            line.name,
-            cell.number,
-            *(cell.interval or (None, None)),
-            cell.unit,
-            cell.note,
-        ]
-        for row, one, line, cell in rows
-    ]
-    return rows_to_csv(header, body)
-
-
-def _alternative(spec: Spec, series: Sequence[SeriesView]) -> str:
-    """Return the figure in words: first and last value of each series."""
-    told: list[str] = []
-    for one in series:
-        cells = one.table.column(spec.lines[0].column) or []
-        known = [(row, cell) for row, cell in zip(one.table.rows, cells, strict=True)
-                 if cell.number is not None]  # fmt: skip
-        if not known:
-            continue
-        (first, low), (last, high) = known[0], known[-1]
-        head = f"{one.name}: " if len(series) > 1 else ""
-        where = one.table.level_heading
-        text = f"{head}{spec.lines[0].name} {low.whole} {low.unit} at {where} = {first.label}"
-        if len(known) > 1:
-            text += f", {high.whole} {high.unit} at {where} = {last.label}"
-        told.append(text)
-    return f"{spec.title}. {'; '.join(told)}."

@@ -7,6 +7,7 @@ import pytest
 
 from concbench.analyse.exhibits import exhibit_of
 from concbench.analyse.study import StudyFacts, judge
+from concbench.domain import Doubt
 from concbench.report.build import build_view
 from concbench.report.figure import cell_text, log_axis, plain
 from concbench.report.figures import figures_of
@@ -186,6 +187,15 @@ def test_a_level_of_an_open_loop_is_a_rate():
         cell.rate_rps = rate
     for figure in figures(result):
         assert figure.first.layout["xaxis"]["title"]["text"] == "requests sent a second"
+
+
+def test_the_note_says_whose_markers_are_hollow():
+    lanes = [Engine("a"), Engine("b")]
+    result, _ = judged(lanes, (256,), (1, 2, 4, 16), rounds=1)
+    for cell in ("a.256.c16", "a.256.c2", "b.256.c4"):
+        result.doubts.append(Doubt(code="odd", severity="warning", message="m", cell=cell))
+    note = figures(result)[0].first.note
+    assert "odd (a · N = 2, 16; b · N = 4)" in note
 
 
 def test_hostile_names_stay_text_in_figures():

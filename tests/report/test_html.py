@@ -224,7 +224,7 @@ def test_a_doubt_stands_beside_the_number_it_touches():
     trace = json.loads(data)["throughput"]["panels"][0]["data"][0]
     assert trace["marker"]["symbol"] == ["circle", "circle", "circle-open", "circle"]
     assert "late_reads" in trace["text"][2]
-    assert "Hollow markers are in doubt: late_reads at 4." in text
+    assert "Hollow markers are in doubt: late_reads (N = 4)." in text
 
 
 def test_what_was_said_before_a_correction_is_struck(pages):

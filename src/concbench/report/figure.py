@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from concbench.report.alike import places
 from concbench.report.csv import Value, rows_to_csv
 from concbench.report.numbers import MISSING, number
 
@@ -96,6 +97,17 @@ def line(
 def symbols(name: str, hollow: Iterable[bool]) -> list[str]:
     """Return a marker's symbol for each point, hollow where a doubt touches it."""
     return [f"{name}-open" if doubted else name for doubted in hollow]
+
+
+def hollow_note(touched: Iterable[tuple[str, str]]) -> str:
+    """Return whose markers are hollow, from pairs of a doubt and the label of what it touches."""
+    codes: dict[str, list[str]] = {}
+    for code, where in touched:
+        codes.setdefault(code, []).append(where)
+    if not codes:
+        return ""
+    told = (f"{code} ({places(where)})" for code, where in codes.items())
+    return f"Hollow markers are in doubt: {'; '.join(told)}."
 
 
 def level_axis(levels: Sequence[float], heading: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from concbench.report.figure import (
     SYMBOLS,
     Figure,
     Panel,
+    hollow_note,
     level_axis,
     plain,
     rising,
@@ -157,20 +158,16 @@ def _panel(
         points_csv(rows, heading),
         in_words(spec.title, rows, heading, named=len(series) > 1),
         label,
-        _hollow_note([row for row, _, _, _ in rows]),
+        hollow_note(_touched(rows, heading, named=len(series) > 1)),
     )
 
 
-def _hollow_note(rows: Sequence[Row]) -> str:
-    """Return which levels doubts touch, as they are drawn hollow."""
-    codes: dict[str, list[str]] = {}
-    for row in rows:
+def _touched(points: Sequence[Point], heading: str, *, named: bool) -> Iterator[tuple[str, str]]:
+    """Yield each doubt that touches a point, and whose point it is."""
+    for row, one, _, _ in points:
+        level = f"{heading} = {row.label}"
         for code in row.suspect:
-            codes.setdefault(code, []).append(row.label)
-    if not codes:
-        return ""
-    told = (f"{code} at {', '.join(dict.fromkeys(where))}" for code, where in codes.items())
-    return f"Hollow markers are in doubt: {'; '.join(told)}."
+            yield code, f"{one.name} · {level}" if named else level
 
 
 def _common_unit(spec: Spec, series: Sequence[SeriesView]) -> str:

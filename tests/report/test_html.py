@@ -188,7 +188,7 @@ def test_figures_share_one_unit():
         one.client.e2e_ms = one.client.ttft_ms
     (data,) = [body for attributes, body in Page(to_html(result)).scripts if attributes]
     (figure,) = json.loads(data)["e2e"]["panels"]
-    assert figure["layout"]["yaxis"]["title"]["text"] == "s"
+    assert figure["layout"]["yaxis"]["title"]["text"] == "s (logarithmic)"
     assert max(max(trace["y"]) for trace in figure["data"]) < 10
 
 

@@ -15,11 +15,10 @@ from concbench.report.figure import (
     Figure,
     Panel,
     hollow_note,
-    level_axis,
     plain,
-    rising,
     symbols,
 )
+from concbench.report.figure_axes import level_axis, log_axis, rising
 from concbench.report.figures_ab import Crossings, crossing, ratio_figure
 from concbench.report.figures_words import (
     Line,
@@ -38,16 +37,29 @@ MOST_TOGETHER = 4
 CROSSED = {"throughput": "steady_output_tok_per_s", "ttft": "ttft_ms", "e2e": "e2e_ms"}
 """The metric whose crossover a figure marks."""
 
+DURATIONS = ("ttft", "e2e")
+WIDE_FACTOR = 20
+"""Durations that differ by more than this are drawn on a logarithmic axis."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a figure shows. `ideal` adds the line of perfect scaling from the first level."""
+    """What a figure shows. `ideal` adds the line of perfect scaling from the first level.
+
+    `by_rate` is the title where the levels are rates of arrivals.
+    """
 
     key: str
     title: str
     lines: tuple[Line, ...]
     definition: str
     ideal: bool = False
+    by_rate: str = ""
+
+    def titled(self, series: Sequence[SeriesView]) -> str:
+        """Return the title for what the levels of these series are."""
+        by_rate = series[0].table.level_heading != "N"
+        return self.by_rate if by_rate and self.by_rate else self.title
 
 
 SPECS = (
@@ -57,6 +69,7 @@ SPECS = (
         (Line("steady", "steady"), Line("batch", "batch (classic)", 1)),
         "steady",
         ideal=True,
+        by_rate="Throughput against offered rate",
     ),
     Spec(
         "per-user",
@@ -109,7 +122,7 @@ def _figure(spec: Spec, series: Sequence[SeriesView], crossings: Crossings) -> F
         return None
     return Figure(
         spec.key,
-        f"{spec.title}, {unit}",
+        f"{spec.titled(series)}, {unit}",
         spec.definition,
         known if len(known) > 1 else (replace(known[0], label=""),),
     )
@@ -147,7 +160,7 @@ def _panel(
     header, table = points_table(rows, heading, named=len(series) > 1)
     layout = {
         "xaxis": level_axis(levels, heading),
-        "yaxis": rising(unit),
+        "yaxis": _value_axis(spec, unit, [cell for _, _, _, cell in rows]),
         **crossing(CROSSED.get(spec.key), crossings, levels),
     }
     return Panel(
@@ -156,10 +169,22 @@ def _panel(
         header,
         table,
         points_csv(rows, heading),
-        in_words(spec.title, rows, heading, named=len(series) > 1),
+        in_words(spec.titled(series), rows, heading, named=len(series) > 1),
         label,
         hollow_note(_touched(rows, heading, named=len(series) > 1)),
     )
+
+
+def _value_axis(spec: Spec, unit: str, cells: Sequence[Quantity]) -> dict[str, Any]:
+    """Return the axis of values: of durations that span decades a logarithmic one.
+
+    Where one lane saturates all others would lie on the ground.
+    """
+    known = [cell.number for cell in cells if cell.number is not None]
+    if spec.key not in DURATIONS or min(known) <= 0 or max(known) / min(known) <= WIDE_FACTOR:
+        return rising(unit)
+    ends = [end for cell in cells for end in cell.interval or () if end > 0]
+    return log_axis(unit, min(known + ends), max(known + ends))
 
 
 def _touched(points: Sequence[Point], heading: str, *, named: bool) -> Iterator[tuple[str, str]]:

@@ -11,12 +11,12 @@ from concbench.report.figure import (
     Figure,
     Panel,
     hollow_note,
-    level_axis,
     line,
     plain,
     symbols,
     table_and_csv,
 )
+from concbench.report.figure_axes import is_wide, level_axis
 from concbench.report.inert import inert
 from concbench.report.numbers import ratio_estimate
 from concbench.report.verdicts import METRICS, metric_label
@@ -146,7 +146,7 @@ def _line(rows: list[VerdictResult], doubts: Doubts, place: int, contexts: int) 
 def crossing(metric: str | None, crossings: Crossings, levels: Sequence[float]) -> dict[str, Any]:
     """Return shapes and words that mark where the winner changes, as far as it is bracketed."""
     shapes, words = [], []
-    place = math.log10 if level_axis(levels, "N")["type"] == "log" else float
+    place = math.log10 if is_wide(levels) else float
     for entry in crossings:
         bracket = entry.get("bracket")
         axis, named = entry.get("axis", "concurrency"), entry.get("metric")

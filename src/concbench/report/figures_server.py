@@ -7,15 +7,8 @@ from typing import Any
 
 from concbench.analyse.exhibits import Exhibit
 from concbench.domain import Summary
-from concbench.report.figure import (
-    Figure,
-    Panel,
-    level_axis,
-    line,
-    plain,
-    rising,
-    table_and_csv,
-)
+from concbench.report.figure import Figure, Panel, line, plain, table_and_csv
+from concbench.report.figure_axes import level_axis, rising
 from concbench.report.header import milliseconds
 from concbench.report.numbers import number, percent
 from concbench.report.rows import level_of

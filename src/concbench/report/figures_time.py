@@ -7,15 +7,8 @@ from typing import Any
 
 from concbench.analyse.exhibits import Bar, Course, Distribution, Exhibit
 from concbench.report.csv import Value
-from concbench.report.figure import (
-    DASHES,
-    Figure,
-    Panel,
-    line,
-    log_axis,
-    plain,
-    table_and_csv,
-)
+from concbench.report.figure import DASHES, Figure, Panel, line, plain, table_and_csv
+from concbench.report.figure_axes import log_axis
 from concbench.report.numbers import number
 from concbench.report.view import Row, SeriesView
 from concbench.result import CellResult
@@ -71,7 +64,7 @@ def _spread(one: SeriesView, shown: Shown, part: str, title: str) -> Panel | Non
     greatest = max(values.values[-1] for _, values in found)
     layout = {
         "xaxis": log_axis("ms", max(least, 1e-3), max(greatest, 1e-3)),
-        "yaxis": {"title": {"text": "share within"}, "range": [0, 1.02], "tickformat": ".0%"},
+        "yaxis": {"title": {"text": "share within"}, "range": [-0.02, 1.03], "tickformat": ".0%"},
         "hovermode": "closest",
     }
     words = f"{title}: {'; '.join(told)}."

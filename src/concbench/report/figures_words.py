@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concbench.report.csv import rows_to_csv
+from concbench.report.numbers import decimals, fixed, span
 from concbench.report.rows import MAXIMUM_SHOWN
 from concbench.report.view import Quantity, Row, SeriesView
 
@@ -24,8 +25,19 @@ Point = tuple[Row, SeriesView, Line, Quantity]
 
 
 def whole_text(cell: Quantity) -> str:
-    """Return a cell as text; a maximum that stands for a percentile says so."""
-    return f"{cell.whole} (max)" if cell.note == MAXIMUM_SHOWN else cell.whole
+    """Return a cell as text with the interval that is drawn of it, though no table prints it.
+
+    A maximum that stands for a percentile says so.
+    """
+    if cell.note == MAXIMUM_SHOWN:
+        return f"{cell.whole} (max)"
+    if cell.spread or cell.interval is None:
+        return cell.whole
+    low, high = cell.interval
+    if cell.is_range:
+        return f"{cell.text} ({span(low, high)})"
+    places = decimals(max(abs(low), abs(high)), (high - low) / 2)
+    return f"{cell.text} [{fixed(low, places)}, {fixed(high, places)}]"
 
 
 def points_table(

@@ -110,6 +110,26 @@ def test_the_heat_map_holds_every_cell(swept):
     assert len(squares) == len(result.cells) == 30
 
 
+def test_the_heat_map_explains_the_signs_that_occur():
+    result, _ = judged([Engine("a")], (256, 512), (1, 2, 4), rounds=3)
+    for cell in result.cells:
+        assert cell.client.steady_output_tok_per_s
+    result.doubts = []
+    panel = figure_named(result, "heat-map").first
+    assert panel.note == ""
+    result.doubts = [
+        Doubt(code="odd", severity="warning", message="m", cell="a.256.c2"),
+        Doubt(code="bad", severity="fatal", message="m", cell="a.512.c4"),
+    ]
+    panel = figure_named(result, "heat-map").first
+    assert panel.note == "! is in doubt (odd); ✗ is a fatal doubt."
+    squares = panel.data[0]["text"]
+    assert [[text[-1] in "!✗" for text in line] for line in squares] == [
+        [False, True, False],
+        [False, False, True],
+    ]
+
+
 def test_the_timeline_adds_up_to_the_requests(swept):
     _result, found = swept
     timeline = found["timeline"]
@@ -124,6 +144,10 @@ def test_the_timeline_adds_up_to_the_requests(swept):
         for row, start, length in zip(bar["y"], bar["base"], bar["x"], strict=True):
             assert start >= ends[row] - 1e-4, "parts of a request follow one another"
             ends[row] = start + length
+    parts = {bar["meta"]["colour"] for bar in bars}
+    curves = {t["name"]: t["meta"]["colour"] for t in largest.data if t["type"] == "scatter"}
+    shared = {name for name, colour in curves.items() if colour in parts}
+    assert shared == {"waiting (server)"}, "a bar's colour means that bar's part"
     names = {trace["name"] for trace in largest.data}
     assert {"in flight (client)", "running (server)", "tok/s (client)", "tok/s (server)"} <= names
     running = next(trace for trace in largest.data if trace["name"] == "running (server)")

@@ -104,7 +104,20 @@ def _grid(lane: str, series: Sequence[SeriesView]) -> Panel:
     }  # fmt: skip
     words = _grid_words(f"{_grid_title(series)}, {lane}", rows)
     return Panel([trace], layout, header, table, csv, words, lane,
-                 "Squares with * hold the batch figure; ✗ is a fatal doubt.")  # fmt: skip
+                 _signs(texts, series))  # fmt: skip
+
+
+def _signs(texts: Sequence[Sequence[str]], series: Sequence[SeriesView]) -> str:
+    """Return what the signs in the squares mean, of those that occur."""
+    found = {sign for line_texts in texts for text in line_texts for sign in "*!✗" if sign in text}
+    rows = [row for one in series for row in one.table.rows if not row.fatal]
+    codes = dict.fromkeys(code for row in rows for code in row.suspect)
+    told = [
+        *(["* is the batch figure"] if "*" in found else []),
+        *([f"! is in doubt ({', '.join(codes)})"] if "!" in found else []),
+        *(["✗ is a fatal doubt"] if "✗" in found else []),
+    ]
+    return f"{'; '.join(told)}." if told else ""
 
 
 def _square(
@@ -114,7 +127,8 @@ def _square(
     if found is None:
         return None, "", "not measured"
     row, cell = found
-    cross = " ✗" if row.fatal else ""
+    # As on the terminal: a cross for a fatal doubt, else an exclamation mark for any other.
+    cross = " ✗" if row.fatal else " !" if row.suspect else ""
     for quantity, star, what in ((steady, "", "steady"), (batch, "*", "batch")):
         if quantity is not None and quantity.number is not None:
             return quantity.number, f"{quantity.text}{star}{cross}", what

@@ -132,6 +132,14 @@ def test_a_phone_scrolls_down_only(opened, name):
     assert max(widths) <= 360
 
 
+def test_rows_of_a_table_are_one_line_high_on_a_phone(opened):
+    page = opened("sweep", width=360).page
+    heights = page.eval_on_selector_all(
+        "table.results tbody tr", "all => all.map(row => row.clientHeight)"
+    )
+    assert max(heights) < 45
+
+
 def test_printing_draws_every_plot_on_white(opened):
     page = opened("sweep", scheme="dark").page
     document = page.pdf(prefer_css_page_size=True)

@@ -331,7 +331,8 @@ RESULT: dict[str, dict[str, Key]] = {
         "p99": Key("nearest rank", "n < 100", "as keyed"),
         "ci": Key(
             "quantile -> `[low, high]`, 95 %, by order statistics; an entry is null where n is "
-            "below 6, 36, 72, 368",
+            "below 6, 36, 72, 368. `mean`, in `per_request_tok_per_s` alone: t interval over "
+            "rounds, null with fewer than 3",
             unit="as keyed",
         ),
     },

@@ -42,6 +42,16 @@ def test_headline_is_the_steady_rate_with_its_interval():
     assert [d.code for d in doubts] == []
 
 
+def test_the_mean_speed_of_a_request_has_an_interval_over_rounds():
+    result, _ = cell_result(noisy(8))
+    speed = result.client.per_request_tok_per_s
+    low, high = speed.ci["mean"]
+    assert low < speed.mean < high
+    assert set(speed.ci) - set(result.client.ttft_ms.ci) == {"mean"}
+    few, _ = cell_result(noisy(8, rounds=2))
+    assert few.client.per_request_tok_per_s.ci["mean"] is None
+
+
 def test_counts_add_up():
     replies = [
         steady_stream(100 * MS, 20 * MS, 100),

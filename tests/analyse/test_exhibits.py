@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
+from concbench.analyse.estimate import summary
 from concbench.analyse.evidence import gather
 from concbench.analyse.exhibits import (
     CURVE_BINS,
     MOST_BARS,
     QUANTILES,
+    TOLD_PCT,
     exhibit_of,
     quantile_curve,
 )
@@ -36,6 +38,21 @@ def test_a_large_distribution_is_thinned_between_its_ends():
     assert curve.values[-1] == pytest.approx(values.max(), abs=1e-3)
     middle = np.interp(0.5, curve.shares, curve.values)
     assert middle == pytest.approx(np.median(values), rel=0.01)
+
+
+@pytest.mark.parametrize("n", [61, 192, 1000, 54_321])
+def test_what_a_page_tells_is_kept_of_a_thinned_distribution(n):
+    values = np.random.default_rng(n).lognormal(3, 1, n)
+    curve = quantile_curve(values)
+    exact = summary(values)
+    assert len(curve.values) <= QUANTILES
+    for percent in TOLD_PCT:
+        share = percent / 100
+        told = next(v for v, s in zip(curve.values, curve.shares, strict=True) if s >= share)
+        nearest = np.sort(values)[-(-n * percent // 100) - 1]
+        assert told == pytest.approx(nearest, abs=1e-4)
+    middle = next(v for v, s in zip(curve.values, curve.shares, strict=True) if s >= 0.5)
+    assert middle == pytest.approx(exact.p50, abs=1e-4)
 
 
 def test_gaps_of_all_tokens_become_bins_of_a_few_percent():

@@ -63,3 +63,10 @@ def test_a_range_holds_every_number(values: list[float]) -> None:
     if len(told) > 1:
         low, _, high = merged(told)[0][0].split(" ")[1].partition("–")
         assert all(float(low) <= float(f"{value:.6f}") <= float(high) for value in values)
+
+
+def test_levels_ascend_whatever_their_order_was() -> None:
+    assert places(["N = 16", "N = 2", "N = 1,024", "N = 4"]) == "N = 2, 4, 16, 1,024"
+    assert places(["b · N = 8", "a · N = 2", "b · N = 1"]) == "b · N = 1, 8; a · N = 2"
+    assert places(["req/s = 2.5", "req/s = 0.5"]) == "req/s = 0.5, 2.5"
+    assert places(["the whole", "the end"]) == "the whole, end"

@@ -97,6 +97,10 @@ def test_the_slope_of_the_queue() -> None:
     said = lines(result)
     assert "saturated · in flight +1.250 a second · 62.0 % of arrivals ended" in said
     assert "asked 4.000, drawn 4.100, sent 4.100 requests/s" in said
+    result.cells[0].saturation["queue_slope_per_s"] = -0.0014
+    assert "in flight −0.001 a second" in lines(result)
+    result.cells[0].saturation["queue_slope_per_s"] = -0.0001
+    assert "in flight 0.000 a second" in lines(result)
 
 
 def test_the_servers_own_view_of_every_cell() -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from concbench.analyse.exhibits import exhibit_of
 from concbench.analyse.study import StudyFacts, judge
+from concbench.domain import Doubt
 from concbench.report.build import build_view
-from concbench.report.figure import cell_text, log_axis, plain
+from concbench.report.figure import cell_text, plain
 from concbench.report.figures import figures_of
 from concbench.report.html import to_html
-from tests.report.conftest import HOSTILE, burst
+from tests.report.conftest import HOSTILE, burst, summary
 from tests.report.synthetic import Engine, study_rounds
 
 SMALL_POOL = Engine("a", slots=8, pool_tok=9_000)
@@ -109,6 +110,26 @@ def test_the_heat_map_holds_every_cell(swept):
     assert len(squares) == len(result.cells) == 30
 
 
+def test_the_heat_map_explains_the_signs_that_occur():
+    result, _ = judged([Engine("a")], (256, 512), (1, 2, 4), rounds=3)
+    for cell in result.cells:
+        assert cell.client.steady_output_tok_per_s
+    result.doubts = []
+    panel = figure_named(result, "heat-map").first
+    assert panel.note == ""
+    result.doubts = [
+        Doubt(code="odd", severity="warning", message="m", cell="a.256.c2"),
+        Doubt(code="bad", severity="fatal", message="m", cell="a.512.c4"),
+    ]
+    panel = figure_named(result, "heat-map").first
+    assert panel.note == "! is in doubt (odd); ✗ is a fatal doubt."
+    squares = panel.data[0]["text"]
+    assert [[text[-1] in "!✗" for text in line] for line in squares] == [
+        [False, True, False],
+        [False, False, True],
+    ]
+
+
 def test_the_timeline_adds_up_to_the_requests(swept):
     _result, found = swept
     timeline = found["timeline"]
@@ -123,6 +144,10 @@ def test_the_timeline_adds_up_to_the_requests(swept):
         for row, start, length in zip(bar["y"], bar["base"], bar["x"], strict=True):
             assert start >= ends[row] - 1e-4, "parts of a request follow one another"
             ends[row] = start + length
+    parts = {bar["meta"]["colour"] for bar in bars}
+    curves = {t["name"]: t["meta"]["colour"] for t in largest.data if t["type"] == "scatter"}
+    shared = {name for name, colour in curves.items() if colour in parts}
+    assert shared == {"waiting (server)"}, "a bar's colour means that bar's part"
     names = {trace["name"] for trace in largest.data}
     assert {"in flight (client)", "running (server)", "tok/s (client)", "tok/s (server)"} <= names
     running = next(trace for trace in largest.data if trace["name"] == "running (server)")
@@ -185,7 +210,36 @@ def test_a_level_of_an_open_loop_is_a_rate():
     for cell, rate in zip(result.cells, (0.5, 4.0), strict=True):
         cell.rate_rps = rate
     for figure in figures(result):
-        assert figure.first.layout["xaxis"]["title"]["text"] == "requests sent a second"
+        assert figure.first.layout["xaxis"]["title"]["text"] == "requests asked for a second"
+        assert "concurrency" not in figure.title + figure.first.alternative
+    assert figures(result)[0].title == "Throughput against offered rate, tok/s"
+
+
+def test_the_note_says_whose_markers_are_hollow():
+    lanes = [Engine("a"), Engine("b")]
+    result, _ = judged(lanes, (256,), (1, 2, 4, 16), rounds=1)
+    for cell in ("a.256.c16", "a.256.c2", "b.256.c4"):
+        result.doubts.append(Doubt(code="odd", severity="warning", message="m", cell=cell))
+    note = figures(result)[0].first.note
+    assert "odd (a · N = 2, 16; b · N = 4)" in note
+
+
+def test_durations_over_decades_are_drawn_by_their_logarithm():
+    result = burst((1, 2, 4))
+    plain_axis = figure_named(result, "ttft").first.layout["yaxis"]
+    assert "type" not in plain_axis
+    slow = result.cells[2]
+    slow.client.ttft_ms = summary([9_000.0 + k for k in range(40)])
+    axis = figure_named(result, "ttft").first.layout["yaxis"]
+    assert axis["type"] == "log"
+    assert axis["title"]["text"].endswith("(logarithmic)")
+    low, high = axis["range"]
+    assert 10**low < 95 < 9_039 < 10**high
+    assert "type" not in figure_named(result, "throughput").first.layout["yaxis"]
+
+
+def figure_named(result, key):
+    return next(figure for figure in figures(result) if figure.key == key)
 
 
 def test_hostile_names_stay_text_in_figures():
@@ -206,11 +260,6 @@ def flat(texts):
             yield from flat(text)
         else:
             yield text
-
-
-def test_log_axes_have_round_ticks():
-    assert log_axis("ms", 30.0, 700.0)["tickvals"] == [10, 20, 50, 100, 200, 500, 1000, 2000, 5000]
-    assert log_axis("ms", 0.5, 900_000.0)["ticktext"][0] == "0.1"
 
 
 def test_texts_of_cells():

@@ -10,7 +10,7 @@ import pytest
 from concbench.domain import Doubt
 from concbench.errors import OutputUnusable
 from concbench.report import html
-from concbench.report.html import to_html, write_html
+from concbench.report.html import to_html, unbroken, write_html
 from tests.report.conftest import HOSTILE, burst, cell, comparison
 
 MOST_BYTES = 8_000_000
@@ -188,7 +188,7 @@ def test_figures_share_one_unit():
         one.client.e2e_ms = one.client.ttft_ms
     (data,) = [body for attributes, body in Page(to_html(result)).scripts if attributes]
     (figure,) = json.loads(data)["e2e"]["panels"]
-    assert figure["layout"]["yaxis"]["title"]["text"] == "s"
+    assert figure["layout"]["yaxis"]["title"]["text"] == "s (logarithmic)"
     assert max(max(trace["y"]) for trace in figure["data"]) < 10
 
 
@@ -224,7 +224,7 @@ def test_a_doubt_stands_beside_the_number_it_touches():
     trace = json.loads(data)["throughput"]["panels"][0]["data"][0]
     assert trace["marker"]["symbol"] == ["circle", "circle", "circle-open", "circle"]
     assert "late_reads" in trace["text"][2]
-    assert "Hollow markers are in doubt: late_reads at 4." in text
+    assert "Hollow markers are in doubt: late_reads (N = 4)." in text
 
 
 def test_what_was_said_before_a_correction_is_struck(pages):
@@ -249,3 +249,8 @@ def test_the_library_is_vendored_with_its_licence():
     assert "MIT License" in (folder / "LICENSE.plotly").read_text()
     assert "Plotly" in html.plotly_script()
     assert "</script" not in html.plotly_script().lower()
+
+
+def test_no_line_ends_between_a_number_and_its_sign():
+    said = unbroken("193 ± 17 % at N = 4, 2.0 × that of a and 3 %")
+    assert said == "193\u00a0±\u00a017\u00a0% at N\u00a0=\u00a04, 2.0\u00a0× that of a and 3\u00a0%"

@@ -23,6 +23,17 @@ def test_columns_and_typed_cells():
     assert made.column("nothing") is None
 
 
+def test_the_mean_speed_of_a_request_has_its_interval():
+    one = cell(8)
+    speed = one.client.per_request_tok_per_s
+    assert table([one]).column("per_request_mean")[0].interval is None
+    speed.ci["mean"] = (speed.mean * 0.99, speed.mean * 1.01)
+    mean = table([one]).column("per_request_mean")[0]
+    assert mean.spread == "± 1.0 %"
+    assert mean.interval == speed.ci["mean"]
+    assert table([one]).column("per_request_max")[0].spread == ""
+
+
 def test_rows_are_ordered_by_level():
     assert [row.label for row in table(burst((8, 1, 4)).cells).rows] == ["1", "4", "8"]
 

@@ -6,6 +6,7 @@ from concbench.report.html import write_html
 from tests.report.conftest import HOSTILE, burst, comparison
 from tests.report.synthetic import Engine
 from tests.report.test_figures import judged
+from tests.report.test_figures_words import without_steady
 from tests.report.test_html import hostile
 from tests.system.browsing import ARGS, CHROMIUM, WAIT_MS, Opened
 
@@ -28,6 +29,7 @@ def pages(tmp_path_factory):
     made = {
         "sweep": (result, exhibits),
         "burst": (burst(), ()),
+        "lone": (without_steady(burst(), 1, 2, 4, 8), ()),
         "comparison": (comparison(), ()),
         "hostile": (hostile(), ()),
         "hostile-sweep": (bad, bad_exhibits),

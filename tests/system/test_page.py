@@ -132,6 +132,14 @@ def test_a_phone_scrolls_down_only(opened, name):
     assert max(widths) <= 360
 
 
+def test_rows_of_a_table_are_one_line_high_on_a_phone(opened):
+    page = opened("sweep", width=360).page
+    heights = page.eval_on_selector_all(
+        "table.results tbody tr", "all => all.map(row => row.clientHeight)"
+    )
+    assert max(heights) < 45
+
+
 def test_printing_draws_every_plot_on_white(opened):
     page = opened("sweep", scheme="dark").page
     document = page.pdf(prefer_css_page_size=True)
@@ -140,6 +148,31 @@ def test_printing_draws_every_plot_on_white(opened):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("[data-csv]").first.is_visible()
+
+
+def test_a_print_fits_the_paper_and_names_what_is_shown(opened):
+    page = opened("sweep", width=1600).page
+    draw_all(page)
+    page.locator("[data-choose=timeline]").select_option(index=2)
+    label = page.locator("[data-choose=timeline] option").nth(2).text_content()
+    assert not page.locator("#shown-timeline").is_visible()
+    before = page.locator("#plot-timeline svg.main-svg").first.evaluate("svg => svg.clientWidth")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("#shown-timeline").is_visible()
+    assert page.locator("#shown-timeline").text_content() == label
+    widths = page.eval_on_selector_all("svg.main-svg", "all => all.map(s => s.clientWidth)")
+    assert max(widths) <= 642, "17 cm at 96 px an inch, what A4 has between margins of 2 cm"
+    page.emulate_media(media="screen")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.wait_for_timeout(200)
+    after = page.locator("#plot-timeline svg.main-svg").first.evaluate("svg => svg.clientWidth")
+    assert after == before
+
+
+def test_a_lone_line_has_its_name(opened):
+    page = opened("lone").page
+    assert page.locator("#plot-throughput .legendtext").all_text_contents() == ["batch (classic)"]
 
 
 def test_two_screenshots_of_one_plot_are_alike_and_not_blank(opened):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from concbench.analyse.agree import agreement_pct_of, disagrees
 from concbench.analyse.batches import Spread
@@ -202,12 +203,28 @@ def _client(seen: Evidence, headline: Estimate | None) -> Client:
     batch = [batch_tok_per_s(each) for each in _whole_rounds(seen)]
     # One after the other: some hold a value a token, and of millions no two are pooled at once.
     summaries: dict[str, Any] = {name: summary(pooled_one(seen.felt, name)) for name in _SUMMARIES}
+    speed = summaries["per_request_tok_per_s"]
+    summaries["per_request_tok_per_s"] = replace(
+        speed, ci={**speed.ci, "mean": _mean_over_rounds(seen)}
+    )
     return Client(
         output_tok_per_s=mean_estimate(rate for rate in batch if rate is not None),
         steady_output_tok_per_s=headline,
         decode_tok_per_s=_decode(seen),
         **summaries,
     )
+
+
+def _mean_over_rounds(seen: Evidence) -> tuple[float, float] | None:
+    """Return the interval of the mean speed of a request: of the rounds' means, the units here.
+
+    None with fewer than 3 rounds, where there is no interval.
+    """
+    speeds = [part.per_request_tok_per_s for part in seen.felt]
+    found = mean_estimate(float(each.mean()) for each in speeds if each.size)
+    if found is None or found.low is None or found.high is None:
+        return None
+    return found.low, found.high
 
 
 def _whole_rounds(seen: Evidence) -> Sequence[Round]:

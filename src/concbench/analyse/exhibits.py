@@ -24,6 +24,9 @@ MOST_BARS = 48
 CURVE_BINS = 120
 QUANTILES = 60
 BINS_PER_DECADE = 40
+TOLD_PCT = (5, 25, 50, 75, 90, 95, 99)
+"""Percentiles that a page tells of a distribution; thinning keeps the values that they are."""
+
 _GAP_DECADES = (-2, 5)
 Floats = NDArray[np.float64]
 Curve = tuple[tuple[float, ...], tuple[float, ...]]
@@ -109,13 +112,16 @@ def exhibit_of(seen: Evidence) -> Exhibit:
 def quantile_curve(values: Floats, most: int = QUANTILES) -> Distribution | None:
     """Return the empirical distribution: every value, or at most `most` of its order statistics.
 
-    The least and the greatest value are always among them; None without a value.
+    The least and the greatest value are always among them, and the nearest ranks of the percentiles
+    that a page tells; None without a value.
     """
     ordered = np.sort(values[np.isfinite(values)])
     n = int(ordered.size)
     if not n:
         return None
-    ranks = np.unique(np.linspace(1, n, min(n, most)).round().astype(int))
+    told = [-(-n * percent // 100) for percent in TOLD_PCT] if n > most else []
+    even = np.linspace(1, n, min(n, most - len(told))).round().astype(int)
+    ranks = np.unique(np.concatenate([even, told]).astype(int))
     return Distribution(
         tuple(round(float(value), 4) for value in ordered[ranks - 1]),
         tuple(round(float(rank) / n, 5) for rank in ranks),

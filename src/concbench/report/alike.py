@@ -11,6 +11,8 @@ MOST_PLACES = 12
 # A number that stands alone: none inside a name, an address, a date or a path.
 _NUMBER = re.compile(r"(?<![\w.,:/@+−-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/@-]|[.,]\d)")
 
+_LEVEL = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+
 
 def merged(messages: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
     """Return the messages with their cells; those that differ in numbers alone become one.
@@ -29,16 +31,24 @@ def merged(messages: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]
 def places(labels: Sequence[str]) -> str:
     """Return the cells of a message: `N = 4, 8`, or nothing where it is about the whole.
 
-    Labels that differ in their last word alone share the others.
+    Labels that differ in their last word alone share the others; last words that are numbers are in
+    ascending order, whatever order they came in.
     """
     groups: dict[str, list[str]] = {}
     for label in dict.fromkeys(labels):
         start, _, last = label.rpartition(" ")
         groups.setdefault(start, []).append(last)
-    told = [f"{start} {', '.join(found)}".strip() for start, found in groups.items()]
+    told = [f"{start} {', '.join(_ascending(found))}".strip() for start, found in groups.items()]
     shown = told[:MOST_PLACES]
     left = sum(len(found) for found in list(groups.values())[MOST_PLACES:])
     return "; ".join([*shown, f"and {left} more cells"] if left else shown)
+
+
+def _ascending(words: Sequence[str]) -> Sequence[str]:
+    """Return the words by the numbers that they are; as they came where one is no number."""
+    if not all(_LEVEL.fullmatch(word) for word in words):
+        return words
+    return sorted(words, key=lambda word: float(word.replace(",", "")))
 
 
 def _ranged(words: Sequence[str], group: Sequence[str]) -> str:

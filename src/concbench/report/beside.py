@@ -98,13 +98,19 @@ def _acceptance(found: Mapping[str, Any]) -> str:
     return f"{text}, on {found.get('content', 'this content')} only: {found.get('note', '')}"
 
 
+def _signed(value: float) -> str:
+    """Return a slope with its sign, none for what rounds to zero."""
+    text = fixed(value, 3)
+    return f"+{text}" if round(value, 3) > 0 else text
+
+
 def _saturation(found: Mapping[str, Any] | None) -> list[str]:
     """The state of an open loop with its queue's slope, and asked against sent rates."""
     if not found:
         return []
     parts = [
         str(found["state"]),
-        f"in flight {found['queue_slope_per_s']:+.3f} a second",
+        f"in flight {_signed(found['queue_slope_per_s'])} a second",
         f"{percent(100 * found['completions_per_arrival'])} of arrivals ended",
     ]
     names = (("asked_rps", "asked"), ("scheduled_rps", "drawn"), ("sent_rps", "sent"))

@@ -7,11 +7,11 @@ tell the lines apart without colour. A hollow marker is a number that a doubt to
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from concbench.report.alike import places
 from concbench.report.csv import Value, rows_to_csv
 from concbench.report.numbers import MISSING, number
 
@@ -98,41 +98,15 @@ def symbols(name: str, hollow: Iterable[bool]) -> list[str]:
     return [f"{name}-open" if doubted else name for doubted in hollow]
 
 
-def level_axis(levels: Sequence[float], heading: str) -> dict[str, Any]:
-    """Return the axis of levels: each named, logarithmic where they span a factor of 8 or more."""
-    title = "requests at once, N" if heading == "N" else "requests sent a second"
-    wide = len(levels) > 1 and levels[0] > 0 and levels[-1] / levels[0] >= 8
-    return {
-        "title": {"text": title},
-        "type": "log" if wide else "linear",
-        "tickmode": "array",
-        "tickvals": list(levels),
-        "ticktext": [f"{level:g}" for level in levels],
-    }
-
-
-def rising(title: str, **more: object) -> dict[str, Any]:
-    """Return an axis of what cannot be negative: from zero, though an interval may reach below."""
-    return {
-        "title": {"text": title},
-        "rangemode": "tozero",
-        "autorangeoptions": {"minallowed": 0},
-        **more,
-    }
-
-
-def log_axis(title: str, low: float, high: float) -> dict[str, Any]:
-    """Return a logarithmic axis with ticks at 1, 2 and 5 of each decade that the data reaches."""
-    start, stop = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if stop - start <= 3 else (1,)
-    ticks = [step * 10.0**decade for decade in range(start, stop + 1) for step in steps]
-    return {
-        "title": {"text": title},
-        "type": "log",
-        "tickmode": "array",
-        "tickvals": ticks,
-        "ticktext": [f"{tick:,.10g}" for tick in ticks],
-    }
+def hollow_note(touched: Iterable[tuple[str, str]]) -> str:
+    """Return whose markers are hollow, from pairs of a doubt and the label of what it touches."""
+    codes: dict[str, list[str]] = {}
+    for code, where in touched:
+        codes.setdefault(code, []).append(where)
+    if not codes:
+        return ""
+    told = (f"{code} ({places(where)})" for code, where in codes.items())
+    return f"Hollow markers are in doubt: {'; '.join(told)}."
 
 
 def table_and_csv(

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from concbench.analyse.exhibits import Exhibit
 from concbench.report import figures_grid, figures_server, figures_time, numbers
-from concbench.report.csv import rows_to_csv
 from concbench.report.figure import (
     DASHES,
     REFERENCE,
     SYMBOLS,
     Figure,
     Panel,
-    level_axis,
+    hollow_note,
     plain,
-    rising,
     symbols,
 )
+from concbench.report.figure_axes import level_axis, log_axis, rising
 from concbench.report.figures_ab import Crossings, crossing, ratio_figure
-from concbench.report.rows import MAXIMUM_SHOWN
+from concbench.report.figures_words import (
+    Line,
+    Point,
+    in_words,
+    points_csv,
+    points_table,
+    whole_text,
+)
 from concbench.report.view import Quantity, Row, SeriesView
 from concbench.result import Result
 
@@ -31,25 +37,29 @@ MOST_TOGETHER = 4
 CROSSED = {"throughput": "steady_output_tok_per_s", "ttft": "ttft_ms", "e2e": "e2e_ms"}
 """The metric whose crossover a figure marks."""
 
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a figure: a column of the table, and how it is named and drawn."""
-
-    column: str
-    name: str
-    dash: int = 0
+DURATIONS = ("ttft", "e2e")
+WIDE_FACTOR = 20
+"""Durations that differ by more than this are drawn on a logarithmic axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a figure shows. `ideal` adds the line of perfect scaling from the first level."""
+    """What a figure shows. `ideal` adds the line of perfect scaling from the first level.
+
+    `by_rate` is the title where the levels are rates of arrivals.
+    """
 
     key: str
     title: str
     lines: tuple[Line, ...]
     definition: str
     ideal: bool = False
+    by_rate: str = ""
+
+    def titled(self, series: Sequence[SeriesView]) -> str:
+        """Return the title for what the levels of these series are."""
+        by_rate = series[0].table.level_heading != "N"
+        return self.by_rate if by_rate and self.by_rate else self.title
 
 
 SPECS = (
@@ -59,6 +69,7 @@ SPECS = (
         (Line("steady", "steady"), Line("batch", "batch (classic)", 1)),
         "steady",
         ideal=True,
+        by_rate="Throughput against offered rate",
     ),
     Spec(
         "per-user",
@@ -111,7 +122,7 @@ def _figure(spec: Spec, series: Sequence[SeriesView], crossings: Crossings) -> F
         return None
     return Figure(
         spec.key,
-        f"{spec.title}, {unit}",
+        f"{spec.titled(series)}, {unit}",
         spec.definition,
         known if len(known) > 1 else (replace(known[0], label=""),),
     )
@@ -122,7 +133,7 @@ def _panel(
 ) -> Panel | None:
     """Return a panel over some series, or None where nothing is known."""
     data: list[dict[str, Any]] = []
-    rows: list[tuple[Row, SeriesView, Line, Quantity]] = []
+    rows: list[Point] = []
     for index, one in enumerate(series):
         for order, line in enumerate(_lines(spec, series)):
             known = _known(one, line, unit)
@@ -146,10 +157,10 @@ def _panel(
         data += _ideal(series[0])
     levels = sorted({row.level for row, _, _, _ in rows})
     heading = series[0].table.level_heading
-    header, table = _table(rows, heading, named=len(series) > 1)
+    header, table = points_table(rows, heading, named=len(series) > 1)
     layout = {
         "xaxis": level_axis(levels, heading),
-        "yaxis": rising(unit),
+        "yaxis": _value_axis(spec, unit, [cell for _, _, _, cell in rows]),
         **crossing(CROSSED.get(spec.key), crossings, levels),
     }
     return Panel(
@@ -157,23 +168,31 @@ def _panel(
         layout,
         header,
         table,
-        _csv(rows, heading),
-        _alternative(spec, series),
+        points_csv(rows, heading),
+        in_words(spec.titled(series), rows, heading, named=len(series) > 1),
         label,
-        _hollow_note([row for row, _, _, _ in rows]),
+        hollow_note(_touched(rows, heading, named=len(series) > 1)),
     )
 
 
-def _hollow_note(rows: Sequence[Row]) -> str:
-    """Return which levels doubts touch, as they are drawn hollow."""
-    codes: dict[str, list[str]] = {}
-    for row in rows:
+def _value_axis(spec: Spec, unit: str, cells: Sequence[Quantity]) -> dict[str, Any]:
+    """Return the axis of values: of durations that span decades a logarithmic one.
+
+    Where one lane saturates all others would lie on the ground.
+    """
+    known = [cell.number for cell in cells if cell.number is not None]
+    if spec.key not in DURATIONS or min(known) <= 0 or max(known) / min(known) <= WIDE_FACTOR:
+        return rising(unit)
+    ends = [end for cell in cells for end in cell.interval or () if end > 0]
+    return log_axis(unit, min(known + ends), max(known + ends))
+
+
+def _touched(points: Sequence[Point], heading: str, *, named: bool) -> Iterator[tuple[str, str]]:
+    """Yield each doubt that touches a point, and whose point it is."""
+    for row, one, _, _ in points:
+        level = f"{heading} = {row.label}"
         for code in row.suspect:
-            codes.setdefault(code, []).append(row.label)
-    if not codes:
-        return ""
-    told = (f"{code} at {', '.join(dict.fromkeys(where))}" for code, where in codes.items())
-    return f"Hollow markers are in doubt: {'; '.join(told)}."
+            yield code, f"{one.name} · {level}" if named else level
 
 
 def _common_unit(spec: Spec, series: Sequence[SeriesView]) -> str:
@@ -210,11 +229,6 @@ def _lines(spec: Spec, series: Sequence[SeriesView]) -> tuple[Line, ...]:
     """Return the lines to draw: with several series those of one request's speed get too many."""
     crowded = len(series) > 1 and spec.key == "per-user"
     return spec.lines[:1] if crowded else spec.lines
-
-
-def _words(cell: Quantity) -> str:
-    """Return a cell as text; a maximum that stands for a percentile says so."""
-    return f"{cell.whole} (max)" if cell.note == MAXIMUM_SHOWN else cell.whole
 
 
 def _line_name(one: SeriesView, line: Line, series: Sequence[SeriesView], *, by_lane: bool) -> str:
@@ -259,7 +273,7 @@ def _trace(
 def _hover(row: Row, cell: Quantity) -> str:
     """Return what hovering shows: the number with its spread, and the doubts that touch it."""
     doubts = f" · {', '.join(row.suspect)}" if row.suspect else ""
-    return plain(f"{_words(cell)} {cell.unit}{doubts}", 160)
+    return plain(f"{whole_text(cell)} {cell.unit}{doubts}", 160)
 
 
 def _above(cell: Quantity) -> float:
@@ -295,59 +309,3 @@ def _ideal(one: SeriesView) -> list[dict[str, Any]]:
         "line": {"dash": "dot", "width": 1.5},
     }
     return [trace] if last > first else []
-
-
-def _table(
-    rows: Sequence[tuple[Row, SeriesView, Line, Quantity]], heading: str, *, named: bool
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return header and rows of the table behind a figure: one row a level, one column a line."""
-    lines = list(dict.fromkeys(line for _, _, line, _ in rows))
-    levels = list(dict.fromkeys((one.name, row.label) for row, one, _, _ in rows))
-    found = {(one.name, row.label, line): _words(cell) for row, one, line, cell in rows}
-    front = ("series", heading) if named else (heading,)
-    header = (*front, *(f"{line.name}, {rows[0][3].unit}" for line in lines))
-    body = tuple(
-        (
-            *((name, label) if named else (label,)),
-            *(found.get((name, label, line), "–") for line in lines),
-        )
-        for name, label in levels
-    )
-    return header, body
-
-
-def _csv(rows: Sequence[tuple[Row, SeriesView, Line, Quantity]], heading: str) -> str:
-    """Return the figure's numbers in full precision, one row a point."""
-    header = ["series", heading, "line", "value", "low", "high", "unit", "note"]
-    body = [
-        [
-            one.name,
-            row.level,
-            line.name,
-            cell.number,
-            *(cell.interval or (None, None)),
-            cell.unit,
-            cell.note,
-        ]
-        for row, one, line, cell in rows
-    ]
-    return rows_to_csv(header, body)
-
-
-def _alternative(spec: Spec, series: Sequence[SeriesView]) -> str:
-    """Return the figure in words: first and last value of each series."""
-    told: list[str] = []
-    for one in series:
-        cells = one.table.column(spec.lines[0].column) or []
-        known = [(row, cell) for row, cell in zip(one.table.rows, cells, strict=True)
-                 if cell.number is not None]  # fmt: skip
-        if not known:
-            continue
-        (first, low), (last, high) = known[0], known[-1]
-        head = f"{one.name}: " if len(series) > 1 else ""
-        where = one.table.level_heading
-        text = f"{head}{spec.lines[0].name} {low.whole} {low.unit} at {where} = {first.label}"
-        if len(known) > 1:
-            text += f", {high.whole} {high.unit} at {where} = {last.label}"
-        told.append(text)
-    return f"{spec.title}. {'; '.join(told)}."

@@ -7,13 +7,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from concbench.report.comparisontables import word
-from concbench.report.figure import Figure, Panel, level_axis, line, plain, table_and_csv
+from concbench.report.figure import (
+    Figure,
+    Panel,
+    hollow_note,
+    line,
+    plain,
+    symbols,
+    table_and_csv,
+)
+from concbench.report.figure_axes import is_wide, level_axis
 from concbench.report.inert import inert
 from concbench.report.numbers import ratio_estimate
-from concbench.report.verdicts import metric_label
+from concbench.report.verdicts import METRICS, metric_label
 from concbench.result import Result, VerdictResult
 
 Crossings = Sequence[Mapping[str, Any]]
+Doubts = Mapping[str, Sequence[str]]
+"""The codes of the doubts of each cell, more than notes."""
+
+NO_VERDICT = ("drifted", "not_comparable", "invalid")
 
 
 def ratio_figure(result: Result) -> Figure | None:
@@ -24,18 +37,44 @@ def ratio_figure(result: Result) -> Figure | None:
             together.setdefault((row.metric, row.a, row.b), []).append(row)
     if not together:
         return None
-    panels = tuple(_panel(rows) for rows in together.values())
+    doubts = _doubts(result)
+    panels = tuple(_panel(rows, doubts) for rows in sorted(together.values(), key=_rank))
     return Figure("ratio", "How they compare: B ÷ A", "ratio", panels, height=320)
 
 
-def _panel(rows: list[VerdictResult]) -> Panel:
+def _rank(rows: Sequence[VerdictResult]) -> tuple[bool, int]:
+    """Return what orders the panels: those with a verdict first, of these the steady rate."""
+    known = any(row.verdict not in NO_VERDICT for row in rows)
+    order = list(METRICS)
+    name = rows[0].metric
+    return not known, order.index(name) if name in order else len(order)
+
+
+def _doubts(result: Result) -> dict[str, list[str]]:
+    """Return the codes of the warnings and the fatal doubts of each cell."""
+    found: dict[str, list[str]] = {}
+    for doubt in result.doubts:
+        if doubt.cell is not None and doubt.severity != "note":
+            found.setdefault(doubt.cell, []).append(inert(doubt.code, 60))
+    return found
+
+
+def _touched(row: VerdictResult, doubts: Doubts, place: str) -> list[tuple[str, str]]:
+    """Return what a ratio is in doubt for, and where: no verdict, or a doubt of either side."""
+    found = [(word(row), place)] if row.verdict in NO_VERDICT else []
+    for cell, lane in ((row.cell_a, row.a), (row.cell_b, row.b)):
+        found += [(code, f"{inert(lane, 40)} · {place}") for code in doubts.get(cell, ())]
+    return found
+
+
+def _panel(rows: list[VerdictResult], doubts: Doubts) -> Panel:
     """Return one metric: a line a context, the margin of indifference shaded."""
     metric, better = metric_label(rows[0].metric), rows[0].better
     a, b = inert(rows[0].a, 40), inert(rows[0].b, 40)
     title = f"{metric}: {b} against {a}"
     contexts = list(dict.fromkeys(row.context_tok for row in rows))
     data = [
-        _line([row for row in rows if row.context_tok == context], context, place, len(contexts))
+        _line([row for row in rows if row.context_tok == context], doubts, place, len(contexts))
         for place, context in enumerate(contexts)
     ]
     names = ("context, tokens", "N", "ratio", "low", "high", "pairs", "verdict")
@@ -55,23 +94,36 @@ def _panel(rows: list[VerdictResult]) -> Panel:
             {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": 1, "y1": 1,
              "role": "mark"},
         ],
+        "showlegend": len(contexts) > 1,
     }  # fmt: skip
     told = "; ".join(
         f"{ratio_estimate(row.ratio)} at N = {row.concurrency} ({word(row)})"
         for row in rows
         if row.ratio is not None
     )
+    hollow = [
+        found
+        for row in rows
+        for found in _touched(row, doubts, _where(row, named=len(contexts) > 1))
+    ]
     note = (
         f"Shaded: within {100 * delta:g} %, which counts as equal. {better.capitalize()} is better."
-    )
+        f" {hollow_note(hollow)}"
+    ).rstrip()
     return Panel(data, layout, header, texts, csv, f"{title}: {told}.", title, note)
 
 
-def _line(rows: list[VerdictResult], context: int, place: int, contexts: int) -> dict[str, Any]:
-    """Return the ratios of one context with their intervals."""
+def _where(row: VerdictResult, *, named: bool) -> str:
+    """Return where a ratio stands: its level, and its context where there are several."""
+    level = f"N = {row.concurrency:,}"
+    return f"{row.context_tok:,} tokens · {level}" if named else level
+
+
+def _line(rows: list[VerdictResult], doubts: Doubts, place: int, contexts: int) -> dict[str, Any]:
+    """Return the ratios of one context with their intervals, hollow where they are in doubt."""
     known = [(row, row.ratio) for row in sorted(rows, key=lambda row: row.concurrency) if row.ratio]
     trace = line(
-        f"{context:,} tokens" if contexts > 1 else "ratio",
+        f"{rows[0].context_tok:,} tokens" if contexts > 1 else "ratio",
         [float(row.concurrency) for row, _ in known],
         [ratio.point for _, ratio in known],
         place,
@@ -79,6 +131,8 @@ def _line(rows: list[VerdictResult], context: int, place: int, contexts: int) ->
         mode="lines+markers",
         text=[plain(f"{ratio_estimate(ratio)}, {word(row)}", 120) for row, ratio in known],
     )
+    hollow = (bool(_touched(row, doubts, "")) for row, _ in known)
+    trace["marker"]["symbol"] = symbols(trace["marker"]["symbol"], hollow)
     if any(ratio.low is not None for _, ratio in known):
         trace["error_y"] = {
             "type": "data",
@@ -92,7 +146,7 @@ def _line(rows: list[VerdictResult], context: int, place: int, contexts: int) ->
 def crossing(metric: str | None, crossings: Crossings, levels: Sequence[float]) -> dict[str, Any]:
     """Return shapes and words that mark where the winner changes, as far as it is bracketed."""
     shapes, words = [], []
-    place = math.log10 if level_axis(levels, "N")["type"] == "log" else float
+    place = math.log10 if is_wide(levels) else float
     for entry in crossings:
         bracket = entry.get("bracket")
         axis, named = entry.get("axis", "concurrency"), entry.get("metric")

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from concbench.analyse.contexts import Point, Prediction, predict
 from concbench.domain import Estimate
 from concbench.report.csv import Value
-from concbench.report.figure import SYMBOLS, Figure, Panel, line, plain, rising, table_and_csv
+from concbench.report.figure import SYMBOLS, Figure, Panel, line, plain, table_and_csv
+from concbench.report.figure_axes import level_axis, named_axis, rising
 from concbench.report.headline import OUTCOMES
 from concbench.report.numbers import MISSING, number, percent
 from concbench.report.rows import level_of
@@ -40,8 +41,12 @@ def heat_map(series: Sequence[SeriesView]) -> Figure | None:
     )
     if not panels:
         return None
-    title = "Throughput by concurrency and context, tok/s"
-    return Figure("heat-map", title, "steady", panels)
+    return Figure("heat-map", f"{_grid_title(series)}, tok/s", "steady", panels)
+
+
+def _grid_title(series: Sequence[SeriesView]) -> str:
+    level = "concurrency" if series[0].table.level_heading == "N" else "offered rate"
+    return f"Throughput by {level} and context"
 
 
 def _levels(series: Sequence[SeriesView]) -> list[Row]:
@@ -91,14 +96,28 @@ def _grid(lane: str, series: Sequence[SeriesView]) -> Panel:
         "colorbar": {"thickness": 10, "outlinewidth": 0},
     }
     layout = {
-        "xaxis": {"title": {"text": "requests at once, N" if heading == "N" else heading},
-                  "type": "category", "showgrid": False},
+        "xaxis": {"title": level_axis((), heading)["title"], "type": "category",
+                  "showgrid": False},
         "yaxis": {"title": {"text": "context, tokens"}, "type": "category", "showgrid": False},
         "hovermode": "closest",
         "showlegend": False,
     }  # fmt: skip
-    return Panel([trace], layout, header, table, csv, _grid_words(lane, rows), lane,
-                 "Squares with * hold the batch figure; ✗ is a fatal doubt.")  # fmt: skip
+    words = _grid_words(f"{_grid_title(series)}, {lane}", rows)
+    return Panel([trace], layout, header, table, csv, words, lane,
+                 _signs(texts, series))  # fmt: skip
+
+
+def _signs(texts: Sequence[Sequence[str]], series: Sequence[SeriesView]) -> str:
+    """Return what the signs in the squares mean, of those that occur."""
+    found = {sign for line_texts in texts for text in line_texts for sign in "*!✗" if sign in text}
+    rows = [row for one in series for row in one.table.rows if not row.fatal]
+    codes = dict.fromkeys(code for row in rows for code in row.suspect)
+    told = [
+        *(["* is the batch figure"] if "*" in found else []),
+        *([f"! is in doubt ({', '.join(codes)})"] if "!" in found else []),
+        *(["✗ is a fatal doubt"] if "✗" in found else []),
+    ]
+    return f"{'; '.join(told)}." if told else ""
 
 
 def _square(
@@ -108,7 +127,8 @@ def _square(
     if found is None:
         return None, "", "not measured"
     row, cell = found
-    cross = " ✗" if row.fatal else ""
+    # As on the terminal: a cross for a fatal doubt, else an exclamation mark for any other.
+    cross = " ✗" if row.fatal else " !" if row.suspect else ""
     for quantity, star, what in ((steady, "", "steady"), (batch, "*", "batch")):
         if quantity is not None and quantity.number is not None:
             return quantity.number, f"{quantity.text}{star}{cross}", what
@@ -116,16 +136,15 @@ def _square(
     return None, f"{MISSING}{cross}", said
 
 
-def _grid_words(lane: str, rows: Sequence[Sequence[Any]]) -> str:
+def _grid_words(title: str, rows: Sequence[Sequence[Any]]) -> str:
     """Return the greatest and the least of a lane's figures in words."""
     known = [row for row in rows if row[2] is not None]
     if not known:
-        return f"{lane}: no figure is known."
+        return f"{title}: no figure is known."
     best, worst = max(known, key=lambda row: row[2]), min(known, key=lambda row: row[2])
     return (
-        f"Throughput by concurrency and context, {lane}: most, {number(best[2])} tok/s, at level "
-        f"{best[1]} and {best[0]:,} tokens; least, {number(worst[2])} tok/s, at level {worst[1]} "
-        f"and {worst[0]:,} tokens."
+        f"{title}: most, {number(best[2])} tok/s, at level {best[1]} and {best[0]:,} tokens; "
+        f"least, {number(worst[2])} tok/s, at level {worst[1]} and {worst[0]:,} tokens."
     )
 
 
@@ -201,8 +220,9 @@ def _speed_panel(
     header, table, csv = table_and_csv(names, rows)
     contexts = sorted({cell.context_tok for _, cell, _ in found})
     layout = {
-        "xaxis": {"title": {"text": "context, tokens"}, "type": "log", "tickmode": "array",
-                  "tickvals": contexts, "ticktext": [f"{tok:,}" for tok in contexts]},
+        "xaxis": named_axis(
+            "context, tokens", contexts, [f"{tok:,}" for tok in contexts], log=True
+        ),
         "yaxis": rising("tok/s"),
     }  # fmt: skip
     first, last = rows[0], rows[-1]

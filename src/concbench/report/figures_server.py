@@ -7,17 +7,10 @@ from typing import Any
 
 from concbench.analyse.exhibits import Exhibit
 from concbench.domain import Summary
-from concbench.report.figure import (
-    Figure,
-    Panel,
-    level_axis,
-    line,
-    plain,
-    rising,
-    table_and_csv,
-)
+from concbench.report.figure import Figure, Panel, line, plain, table_and_csv
+from concbench.report.figure_axes import level_axis, rising
 from concbench.report.header import milliseconds
-from concbench.report.numbers import number, percent
+from concbench.report.numbers import count, percent
 from concbench.report.rows import level_of
 from concbench.report.view import SeriesView
 from concbench.result import CellResult, Result
@@ -134,7 +127,8 @@ def _elapsed_ratio(
 def _pool_words(one: SeriesView, limit: int | None) -> str:
     waiting = max((cell.server.waiting_max or 0 for cell in one.cells), default=0)
     usage = max((cell.server.kv_usage_max or 0 for cell in one.cells), default=0)
-    told = f"KV cache and queue, {one.name}: at most {number(waiting)} requests waited"
+    what = "request" if waiting == 1 else "requests"
+    told = f"KV cache and queue, {one.name}: at most {count(waiting)} {what} waited"
     told += f", the KV cache was at most {percent(100 * usage)} full" if usage else ""
     return told + (f"; the pool holds {limit:,} at once." if limit is not None else ".")
 

@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from concbench.analyse.exhibits import Bar, Course, Distribution, Exhibit
+from concbench.analyse.exhibits import BINS_PER_DECADE, TOLD_PCT, Bar, Course, Distribution, Exhibit
 from concbench.report.csv import Value
-from concbench.report.figure import (
-    DASHES,
-    Figure,
-    Panel,
-    line,
-    log_axis,
-    plain,
-    table_and_csv,
-)
+from concbench.report.figure import DASHES, Figure, Panel, line, plain, table_and_csv
+from concbench.report.figure_axes import log_axis
 from concbench.report.numbers import number
 from concbench.report.view import Row, SeriesView
 from concbench.result import CellResult
 
 MOST_COURSES = 40
-SHARES = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+SHARES = (*(percent / 100 for percent in TOLD_PCT), 1.0)
 QUEUE, PREFILL, DECODE, FAILED = 2, 1, 0, 3
 """Colours of a request's parts."""
+
+COUNTS, RATES = 4, 6
+"""Colours of the curves below, none of them a part's but for what waits: the two sides of one
+quantity share a colour, and the server's line is dashed."""
 
 DISTRIBUTIONS = (
     ("ttft-spread", "Every request's time to first token, ms", "ttft", "ttft"),
     ("e2e-spread", "Every request's whole time, ms", "e2e", "e2e"),
     ("gap-spread", "Every gap between token events, ms", "icl", "gaps"),
+)
+BINNED = (
+    f"Gaps are counted in bins of {100 * (10 ** (1 / BINS_PER_DECADE) - 1):.0f} %; each stands at "
+    "its bin's upper edge."
 )
 Shown = Mapping[str, Exhibit]
 
@@ -71,11 +72,12 @@ def _spread(one: SeriesView, shown: Shown, part: str, title: str) -> Panel | Non
     greatest = max(values.values[-1] for _, values in found)
     layout = {
         "xaxis": log_axis("ms", max(least, 1e-3), max(greatest, 1e-3)),
-        "yaxis": {"title": {"text": "share within"}, "range": [0, 1.02], "tickformat": ".0%"},
+        "yaxis": {"title": {"text": "share within"}, "range": [-0.02, 1.03], "tickformat": ".0%"},
         "hovermode": "closest",
     }
     words = f"{title}: {'; '.join(told)}."
-    return Panel(data, layout, header, texts, csv, words, label=one.name)
+    note = BINNED if part == "gaps" else ""
+    return Panel(data, layout, header, texts, csv, words, label=one.name, note=note)
 
 
 def _cumulative(row: Row, values: Distribution, heading: str, place: int) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def _course(
     header, texts, csv = _bar_table(course.bars, parts)
     notes = []
     if course.requests > len(course.bars):
-        notes.append(f"{len(course.bars)} of {course.requests:,} requests are drawn.")
+        notes.append(f"{len(course.bars)} of {_counted(course.requests)} are drawn.")
     if course.no_window:
         notes.append(f"No steady window: {course.no_window}.")
     return Panel(
@@ -216,11 +218,11 @@ def _curves(course: Course) -> list[dict[str, Any]]:
     below = {"xaxis": "x", "yaxis": "y2"}
     right = {"xaxis": "x", "yaxis": "y3"}
     wanted = (
-        ("in flight (client)", course.in_flight, 4, 0, below, "hvh"),
-        ("running (server)", course.running, 0, 1, below, "hv"),
-        ("waiting (server)", course.waiting, 2, 2, below, "hv"),
-        ("tok/s (client)", course.rate, 3, 0, right, "linear"),
-        ("tok/s (server)", course.server_rate, 1, 1, right, "linear"),
+        ("in flight (client)", course.in_flight, COUNTS, 0, below, "hvh"),
+        ("running (server)", course.running, COUNTS, 1, below, "hv"),
+        ("waiting (server)", course.waiting, QUEUE, 2, below, "hv"),
+        ("tok/s (client)", course.rate, RATES, 0, right, "linear"),
+        ("tok/s (server)", course.server_rate, RATES, 1, right, "linear"),
     )
     traces = []
     for name, (times, values), colour, dash, axes, shape in wanted:
@@ -280,11 +282,15 @@ def _bar_table(
     return table_and_csv(header, rows)
 
 
+def _counted(requests: int) -> str:
+    return "1 request" if requests == 1 else f"{requests:,} requests"
+
+
 def _in_words(course: Course, name: str, cell: CellResult) -> str:
     """Return the round in a sentence or two."""
     peak = max(course.in_flight[1], default=0.0)
     told = (
-        f"One round over time, {plain(name)}: {course.requests:,} requests in "
+        f"One round over time, {plain(name)}: {_counted(course.requests)} in "
         f"{number(course.length_s)} s, at most {peak:.0f} in flight"
     )
     if course.window_s is not None:

@@ -71,7 +71,7 @@ def to_html(result: Result, exhibits: Sequence[Exhibit] = ()) -> str:
         .get_template("report.html.jinja")
         .render(
             view=view,
-            sentence=view.sentence.replace("N = ", "N\u00a0=\u00a0"),
+            sentence=unbroken(view.sentence),
             figures=figures,
             figures_json={figure.key: drawn(figure) for figure in figures},
             comparisons=comparisontables.tables(result),
@@ -86,6 +86,12 @@ def to_html(result: Result, exhibits: Sequence[Exhibit] = ()) -> str:
             policy=policy(scripts),
         )
     )
+
+
+def unbroken(sentence: str) -> str:
+    """Return the sentence with no line's end inside a number, its unit's sign and its spread."""
+    text = sentence.replace("N = ", "N\u00a0=\u00a0").replace(" ± ", "\u00a0±\u00a0")
+    return re.sub(r" (?=[×%])", "\u00a0", text)
 
 
 def drawn(figure: Figure) -> dict[str, Any]:

@@ -128,10 +128,22 @@ def _per_request(cells: Sequence[CellResult]) -> list[Filled]:
     return [
         (
             Column(f"per_request_{label}", group, label, "tok/s", "per_request"),
-            [_bare(get(cell.client.per_request_tok_per_s), "tok/s") for cell in cells],
+            [
+                _speed(get(speed), speed.ci.get(label))
+                for speed in (cell.client.per_request_tok_per_s for cell in cells)
+            ],
         )
         for label, get in keys
     ]
+
+
+def _speed(value: float | None, bounds: tuple[float, float] | None) -> Quantity:
+    """Return the cell of a speed; the mean alone has an interval, over rounds."""
+    if value is None or bounds is None:
+        return _bare(value, "tok/s")
+    width = (bounds[1] - bounds[0]) / 2
+    spread = f"± {numbers.relative_width(100 * width / value)}" if value else ""
+    return Quantity(value, "tok/s", numbers.number(value, width), spread, bounds)
 
 
 def _bare(value: float | None, unit: str) -> Quantity:

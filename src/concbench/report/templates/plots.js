@@ -35,7 +35,8 @@ const Plots = (() => {
     const { ink, rule, quiet } = style;
     const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true, fixedrange: true, title: {} };
     const shape = {
-      hovermode: "x unified", showlegend: panel.data.length > 1, ...panel.layout, height,
+      // A lone line is named too: nothing else says which of several it is.
+      hovermode: "x unified", showlegend: true, ...panel.layout, height,
       font: { family: "system-ui, Roboto, Liberation Sans, sans-serif", size: 12, color: ink },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       margin: { l: 48, r: 12, t: 10, b: 40 },
@@ -52,7 +53,7 @@ const Plots = (() => {
 
   // Legends above the plot take room of their own: a line for every few names.
   const room = (panel, height, width) => {
-    if (panel.layout.showlegend === false || panel.data.length < 2) return height;
+    if (panel.layout.showlegend === false) return height;
     const shown = panel.data.filter((trace) => trace.showlegend !== false);
     const letters = shown.reduce((sum, trace) => sum + Math.max(9, trace.name.length) + 6, 0);
     return height + 19 * Math.min(14, Math.ceil((letters * 7) / Math.max(240, width - 60)));

@@ -4,6 +4,8 @@
   const places = [...document.querySelectorAll("[data-figure]")];
   const chosen = (key) => Number(document.querySelector(`[data-choose="${key}"]`)?.value || 0);
   const panelOf = (key) => figures[key].panels[chosen(key)];
+  // What A4 and Letter hold between margins of 2 cm: the screen's own width says nothing of paper.
+  const PAPER_PX = 640;
   let printing = false;
 
   const draw = (place) => {
@@ -11,10 +13,11 @@
     const key = place.dataset.figure;
     const panel = panelOf(key);
     const style = Plots.look(theme.matches && !printing);
-    const width = place.clientWidth;
+    const width = printing ? PAPER_PX : place.clientWidth;
     const height = Plots.room(panel, figures[key].height, width);
     place.style.minHeight = `${height}px`;
     const shape = Plots.layout(panel, style, { height, narrow: width < 480 });
+    if (printing) Object.assign(shape, { width, autosize: false });
     Plotly.react(place, Plots.traces(panel, style), shape, { displayModeBar: false, responsive: true });
     if (!place.dataset.drawn) performance.mark(`plot-${key}`);
     place.dataset.drawn = "yes";
@@ -48,6 +51,7 @@
       const place = document.getElementById(`plot-${key}`);
       place.setAttribute("aria-label", panel.alternative);
       document.getElementById(`note-${key}`).textContent = panel.note;
+      document.getElementById(`shown-${key}`).textContent = panel.label;
       fill(document.getElementById(`table-${key}`), panel.table);
       draw(place);
     });
@@ -68,5 +72,9 @@
     for (const part of document.querySelectorAll("details.series")) part.open = true;
     places.forEach(draw);
   });
-  window.addEventListener("afterprint", () => { printing = false; drawn().forEach(draw); });
+  window.addEventListener("afterprint", () => {
+    printing = false;
+    // A plot keeps a width that it was given: only a new one fits the screen again.
+    for (const place of drawn()) { Plotly.purge(place); draw(place); }
+  });
 })();

@@ -217,6 +217,7 @@ class Bench:
             while each.cell.cell not in self.state.ended and (rig.name, context) not in (
                 self._alone_s
             ):
+                self.watching.say(f"{rig.name}: one request of {context:,} tokens first")
                 if not self._attempt(rig, step, cells, "warmup", 1):
                     return
 
@@ -226,6 +227,7 @@ class Bench:
         while self.is_open(step):
             n = 1 if step.kind == "half" else step.cell.cell.concurrency
             if self._needs_wave(rig, step, n):
+                self.watching.say(f"{step.cell.cell.cell}: warm-up of {n}")
                 if not self._attempt(rig, step, cells, "warmup", n):
                     return
                 if rig.session is None or not self.is_open(step):

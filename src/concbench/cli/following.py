@@ -24,6 +24,7 @@ from concbench.analyse.rates import batch_tok_per_s, steady_window
 from concbench.analyse.streams import streams_of
 from concbench.analyse.study import COMPANIONS
 from concbench.analyse.windows import Window
+from concbench.cli.judging import doubts_of_record
 from concbench.clock import now_ns, utc_now, utc_stamp
 from concbench.domain import Cell, Round, TargetFacts
 from concbench.errors import StudyUnreadable
@@ -310,10 +311,11 @@ def _lane(name: str, facts: TargetFacts) -> str:
 
 
 def _events(reader: StudyReader) -> list[str]:
-    """Return failures, corrections and the like, newest first."""
+    """Return damage to the record, then failures, corrections and the like, newest first."""
     shown = {"failed", "retracted", "amended", "discarded", "interrupted"}
     lines = [line for line in reader.log if line.event in shown]
-    return [
+    damaged = [inert(f"damaged {each.message}", 300) for each in doubts_of_record(reader)]
+    return damaged + [
         inert(" ".join(filter(None, (x.utc, x.event, x.cell, x.round, x.why))), 300)
         for x in reversed(lines[-LAST_EVENTS:])
     ]

@@ -22,7 +22,7 @@ from concbench.analyse.lanes import lane_results
 from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
 from concbench.cli.capacity import DEFAULT_SLO, add_capacity
 from concbench.cli.ceilings import ceilings, note_calibration
-from concbench.cli.judging import completed, gone_of
+from concbench.cli.judging import by_severity, completed, doubts_of_record, gone_of
 from concbench.cli.lines import deliver_lines, terminate
 from concbench.cli.matrix_result import add_matrix
 from concbench.cli.sweep_result import add_sweep, is_left_out
@@ -192,6 +192,7 @@ def result_of(
     if reader.record.command == "find":
         _add_objectives(result, reader)
     add_matrix(result, reader)
+    result.doubts = by_severity([*result.doubts, *doubts_of_record(reader)])
     _note_asked(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     return completed(result, reader, withdrawn, rejudge)

@@ -59,7 +59,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
 
 
 def _banners(result: Result) -> tuple[Banner, ...]:
-    """Return what stands at the very top: corrections first, then an interruption."""
+    """Return what stands at the very top: corrections, then damage and an interruption."""
     banners = [
         Banner(
             "amended" if _is_amendment(entry) else "correction",
@@ -67,6 +67,11 @@ def _banners(result: Result) -> tuple[Banner, ...]:
             tuple(inert(old, MESSAGE_LIMIT) for old in entry.get("was") or ()),
         )
         for entry in result.corrections
+    ]
+    banners += [
+        Banner("damaged", inert(doubt.message, MESSAGE_LIMIT))
+        for doubt in result.doubts
+        if doubt.code == "record_damaged"
     ]
     if result.interrupted:
         text = "stopped before its end: what follows is what was measured until then"

@@ -194,6 +194,10 @@ _MEASURED = {
         "Some events of the streams were no JSON: where they were tokens, tokens are missing.",
         "Look at one answer by hand; pings that a proxy wraps as data are harmless.",
     ),
+    "record_damaged": Advice(
+        "Part of the study's record is not in these numbers: it cannot be read, or is gone.",
+        "Put the study back from a copy, or measure again what is missing.",
+    ),
 }
 
 _NOTES = {

@@ -1,0 +1,60 @@
+import os
+
+import pytest
+
+from concbench.cli.following import Follower
+from concbench.cli.main import main
+from concbench.cli.study import result_of
+from concbench.store.log import LOG_NAME
+from concbench.store.read import open_study
+from concbench.store.write import Study
+from tests.cli.studies import interleaved
+
+
+@pytest.fixture
+def study(tmp_path):
+    return interleaved(tmp_path / "s", {"a": {1: 50.0}}, rounds=4)
+
+
+def damaged_round(study):
+    name = open_study(study).rounds()[1].round_id
+    for path in (study / "rounds" / name).iterdir():
+        os.truncate(path, 50)
+    return f"1 round on record cannot be read ({name})"
+
+
+def damaged_log(study):
+    os.truncate(study / LOG_NAME, 60)
+    return "1 line of the log cannot be read and 4 rounds on record are not in the log"
+
+
+@pytest.mark.parametrize("damage", [damaged_round, damaged_log])
+def test_what_cannot_be_read_stands_above_the_report(study, damage, capsys):
+    told = damage(study)
+    assert main(["report", str(study)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(f"DAMAGED {told}")
+    assert "! record_damaged" in shown
+    assert main(["report", str(study), "--md", "-"]) == 0
+    assert capsys.readouterr().out.startswith("> **DAMAGED** 1 ")
+    found = [each for each in result_of(study).doubts if each.code == "record_damaged"]
+    assert [each.severity for each in found] == ["warning"]
+
+
+@pytest.mark.parametrize("damage", [damaged_round, damaged_log])
+def test_who_watches_is_told_of_damage(study, damage):
+    told = damage(study)
+    follower = Follower(study)
+    try:
+        assert follower.state([]).events[0].startswith(f"damaged {told}")
+    finally:
+        follower.close()
+
+
+def test_a_line_that_is_being_written_is_no_damage(study):
+    with Study.resume(study, even_finished=True) as writer:
+        with (study / LOG_NAME).open("ab") as log:
+            log.write(b'{"seq": 9')
+        assert open_study(study).damaged_lines == 0
+        writer.close()
+        assert open_study(study).damaged_lines == 1

@@ -68,7 +68,8 @@ RESULT: dict[str, dict[str, Key]] = {
             "no single crossover), `lanes`, `point`, `note`, `basis`"
         ),
         "payload": Key(
-            "what the command tells beyond cells, such as `matrix`, `asked`, `gate`, `capacity`",
+            "what the command tells beyond cells, such as `matrix`, `asked`, `gate`, `capacity`; "
+            "`ran`: `argv` and `seed` of a sweep, ab, find or spec, and where its `plan` is kept",
             "the command tells nothing more",
         ),
     },

@@ -64,6 +64,18 @@ def without_credentials(url: str) -> str:
         return url.rpartition("@")[2]
 
 
+def without_option(argv: Sequence[str], option: str) -> list[str]:
+    """Return a command line without an option and its value."""
+    shown: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == option:
+            next(words, None)
+        elif not word.startswith(f"{option}="):
+            shown.append(word)
+    return shown
+
+
 def without_secrets(argv: Sequence[str]) -> list[str]:
     """Return a command line with the values of flags that carry keys replaced by `***`."""
     shown: list[str] = []

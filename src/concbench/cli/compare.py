@@ -209,7 +209,7 @@ def _merged(results: Sequence[Result]) -> Result:
     first = results[0]
     first.command = "compare"
     # What measured them is said where it is known of all.
-    ran = [(each.payload or {}).get("ran") for each in results]
+    ran = [(each.payload or {}).get("ran") or [] for each in results]
     first.payload = {"ran": [line for lines in ran for line in lines]} if all(ran) else None
     first.target = None
     first.verdicts, first.crossovers = [], []

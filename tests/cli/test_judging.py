@@ -5,6 +5,8 @@ import pytest
 from concbench.cli.following import Follower
 from concbench.cli.main import main
 from concbench.cli.study import result_of
+from concbench.report.headline import headline
+from concbench.report.numbers import estimate_number, estimate_spread
 from concbench.store.log import LOG_NAME
 from concbench.store.read import open_study
 from concbench.store.write import Study
@@ -58,3 +60,19 @@ def test_a_line_that_is_being_written_is_no_damage(study):
         assert open_study(study).damaged_lines == 0
         writer.close()
         assert open_study(study).damaged_lines == 1
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4])
+def test_who_watches_sees_the_interval_of_the_report(tmp_path, rounds):
+    study = interleaved(tmp_path / "s", {"a": {1: 50.0, 4: 180.0}}, rounds=rounds)
+    follower = Follower(study)
+    try:
+        cells = follower.state([]).cells
+    finally:
+        follower.close()
+    result = result_of(study)
+    for line, cell in zip(cells, result.cells, strict=True):
+        rate = headline(cell, result.doubts).estimate
+        assert line.steady == estimate_number(rate)
+        assert line.steady_spread == ("(1 round)" if rounds == 1 else estimate_spread(rate))
+        assert line.point == pytest.approx(rate.point)

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from concbench.analyse.cell import steady_estimate
 from concbench.analyse.rates import batch_tok_per_s, steady_window
 from concbench.analyse.streams import streams_of
 from concbench.analyse.study import COMPANIONS
@@ -141,6 +142,7 @@ class Follower:
         self.name = inert(folder.resolve().name, 300)
         self._lock = threading.Lock()
         self._lines: dict[str, RoundLine] = {}
+        self._windows: dict[str, Window] = {}
         self._judge = Judge(folder)
         self._seen: tuple[object, ...] = ()
         self._reader = open_study(folder)
@@ -156,6 +158,7 @@ class Follower:
             now = follow_state(
                 reader,
                 lines,
+                self._windows,
                 study=self.name,
                 state=state,
                 version=version,
@@ -196,8 +199,10 @@ class Follower:
         """Return a round's line; its tables are read once, its standing comes from the log."""
         known = self._lines.get(info.round_id)
         if known is None:
-            known = round_line(reader, info)
+            known, window = round_line(reader, info)
             self._lines[info.round_id] = known
+            if window is not None:
+                self._windows[known.round] = window
         return msgspec.structs.replace(known, phase=info.phase, retracted=info.retracted)
 
 
@@ -220,16 +225,16 @@ def study_state(reader: StudyReader) -> StudyState:
     return "interrupted" if reader.interrupted else "stopped"
 
 
-def round_line(reader: StudyReader, info: RoundInfo) -> RoundLine:
-    """Return a round as it is shown; where its tables are damaged, without rates."""
+def round_line(reader: StudyReader, info: RoundInfo) -> tuple[RoundLine, Window | None]:
+    """Return a round as it is shown and its window; where its tables are damaged, no rates."""
     try:
         loaded = reader.load_round(info.round_id)
         ok = sum(record.outcome == "ok" for record in loaded.requests)
-        steady = steady_of(loaded, reader.targets().get(info.cell.lane))
+        steady = window_of(loaded, reader.targets().get(info.cell.lane))
         batch, outcome = batch_tok_per_s(loaded), info.outcome_detail or info.outcome
     except StudyUnreadable as error:
         ok, steady, batch, outcome = 0, None, None, str(error)
-    return RoundLine(
+    line = RoundLine(
         round=inert(info.round_id),
         cell=inert(info.cell.cell),
         phase=info.phase,
@@ -238,19 +243,21 @@ def round_line(reader: StudyReader, info: RoundInfo) -> RoundLine:
         sent=info.requests,
         took_s=(info.end_ns - info.start_ns) / 1e9,
         batch_tok_per_s=batch,
-        steady_tok_per_s=steady,
+        steady_tok_per_s=None if steady is None else steady.tok_per_s,
     )
+    return line, steady
 
 
-def steady_of(round_: Round, facts: TargetFacts | None) -> float | None:
-    """Return the steady rate of a round, tok/s, or None where it has no window."""
+def window_of(round_: Round, facts: TargetFacts | None) -> Window | None:
+    """Return the steady window of a round, or None where it has none."""
     window = steady_window(round_, streams_of(round_), facts)
-    return window.tok_per_s if isinstance(window, Window) else None
+    return window if isinstance(window, Window) else None
 
 
 def follow_state(
     reader: StudyReader,
     lines: list[RoundLine],
+    windows: Mapping[str, Window],
     *,
     study: str,
     state: StudyState,
@@ -283,7 +290,7 @@ def follow_state(
         done=len(counted),
         planned=planned,
         left_s=left_s(len(counted), planned, *_pace_s(reader)) if state == "running" else None,
-        cells=_cells(both),
+        cells=_cells(both, windows),
         last_rounds=[line for _, line in both[-LAST_ROUNDS:]][::-1],
         events=_events(reader),
         judged=judged,
@@ -293,12 +300,17 @@ def follow_state(
     )
 
 
-def _cells(both: list[tuple[Cell, RoundLine]]) -> list[CellLine]:
+def _cells(both: list[tuple[Cell, RoundLine]], windows: Mapping[str, Window]) -> list[CellLine]:
     cells = {cell.cell: cell for cell, _ in sorted(both, key=lambda pair: _place(pair[0]))}
-    return [
-        cell_line(cell, [line for other, line in both if other.cell == name])
-        for name, cell in cells.items()
-    ]
+    lines: dict[str, list[RoundLine]] = {}
+    for cell, line in both:
+        lines.setdefault(cell.cell, []).append(line)
+    found = []
+    for name, cell in cells.items():
+        seen = [windows[x.round] for x in lines[name] if x.counts and x.round in windows]
+        # The report's own estimate: one number must not have two intervals.
+        found.append(cell_line(cell, lines[name], steady_estimate(seen) if seen else None))
+    return found
 
 
 def _place(cell: Cell) -> tuple[str, str, int, int, float]:

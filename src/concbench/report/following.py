@@ -155,12 +155,19 @@ class FollowState(Struct, frozen=True, kw_only=True):
     running: RunningLine | None = None
 
 
-def cell_line(cell: Cell, rounds: Sequence[RoundLine]) -> CellLine:
-    """Return a cell's figures from its rounds, of which those that count are taken."""
+def cell_line(
+    cell: Cell, rounds: Sequence[RoundLine], estimate: Estimate | None = None
+) -> CellLine:
+    """Return a cell's figures from its rounds, of which those that count are taken.
+
+    `estimate` is the steady rate where more is known of it than the rounds' rates.
+    """
     counted = [each for each in rounds if each.counts]
     steady = [r.steady_tok_per_s for r in counted if r.steady_tok_per_s is not None]
     batch = [r.batch_tok_per_s for r in counted if r.batch_tok_per_s is not None]
-    rate, classic = mean_estimate(steady), mean_estimate(batch)
+    if 2 * len(steady) < len(counted):
+        steady, estimate = [], None  # as in the report: most rounds have no window
+    rate, classic = estimate or mean_estimate(steady), mean_estimate(batch)
     shown = rate or classic
     return CellLine(
         cell=inert(cell.cell),

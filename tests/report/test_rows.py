@@ -145,3 +145,11 @@ def test_requests_that_the_client_ended_are_no_failures():
     one = cell(4)
     one.requests = Requests(sent=76, ok=12, incomplete=64)
     assert table([one]).column("served")[0].note == "64 not ended when the measurement did"
+
+
+def test_a_single_level_has_no_scale_and_a_single_round_no_range():
+    made = table([cell(1, rounds=1)])
+    assert made.column("scale") is None
+    assert made.column("steady")[0].spread == ""
+    assert not made.column("steady")[0].is_range
+    assert rows.RANGES not in [text for _, text in made.footnotes]

@@ -97,7 +97,7 @@ def of_estimate(estimate: Estimate | None, unit: str, note: str | None = None) -
         numbers.estimate_number(estimate),
         numbers.estimate_spread(estimate),
         numbers.spread_of(estimate),
-        is_range=estimate.low is None and estimate.range is not None,
+        is_range=estimate.low is None and numbers.spread_of(estimate) is not None,
         note=note,
     )
 
@@ -222,11 +222,14 @@ def _agreement(cell: CellResult) -> Quantity:
 
 
 def _scale(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> list[Filled]:
-    """Return throughput against the smallest level that has one; none for an open loop."""
+    """Return throughput against the smallest level that has one; none for an open loop.
+
+    Nor for a single level: against itself it is 1 and says nothing.
+    """
     if any(cell.rate_rps is not None for cell in cells):
         return []
     usable = [cell for cell in cells if cell.client.output_tok_per_s is not None]
-    if not usable:
+    if len(usable) < 2:
         return []
     base = usable[0]
     label = "" if base.concurrency == 1 else f"vs N = {base.concurrency}"

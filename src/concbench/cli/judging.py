@@ -166,6 +166,7 @@ def amendments_of(reader: StudyReader) -> list[dict[str, Any]]:
             "at_utc": entry["at_utc"],
             "supersedes": entry["supersedes"],
             "superseded_by": entry["superseded_by"],
+            "folder": entry["folder"],
         }
         for entry in reader.amendments()
     ]

@@ -91,15 +91,21 @@ def _correction(entry: Mapping[str, Any]) -> str:
     if entry.get("reading"):
         text = f"reading {inert(entry['reading'])} is retracted"
     if entry.get("superseded_by"):
-        text = f"superseded by {inert(entry['superseded_by'])}"
+        text = f"superseded by {_other_study(entry, entry['superseded_by'])}"
     elif entry.get("supersedes"):
-        text = f"supersedes {inert(entry['supersedes'])}"
+        text = f"supersedes {_other_study(entry, entry['supersedes'])}"
     if _is_amendment(entry) and entry.get("reading"):
         text = f"reading {inert(entry['reading'])} is {text}"
     text += f": {inert(entry.get('why') or 'no reason given', MESSAGE_LIMIT)}"
     if entry.get("by"):
         text += f" (replaced by {inert(entry['by'])})"
     return text + (f" [{inert(entry['at_utc'], 40)}]" if entry.get("at_utc") else "")
+
+
+def _other_study(entry: Mapping[str, Any], study: object) -> str:
+    """Return the folder of another study with its id, the id where that is all there is."""
+    folder = entry.get("folder")
+    return f"{inert(folder)} (study {inert(study)})" if folder else inert(study)
 
 
 def _sentence(result: Result, series: Sequence[SeriesView], answers: Sequence[str]) -> str:

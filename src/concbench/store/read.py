@@ -233,13 +233,18 @@ class StudyReader:
         ]
 
     def amendments(self) -> list[dict[str, str | None]]:
-        """Return the amendments as `supersedes`, `superseded_by`, `why`, `at_utc`, oldest first."""
+        """Return the amendments, oldest first.
+
+        Each has `supersedes`, `superseded_by`, `why`, `at_utc`, and the other study's `folder`,
+        None where it was given by its id alone.
+        """
         return [
             {
                 "supersedes": line.supersedes,
                 "superseded_by": line.superseded_by,
                 "why": line.why,
                 "at_utc": line.utc,
+                "folder": (line.data or {}).get("folder"),
             }
             for line in self.log
             if line.event == "amended"

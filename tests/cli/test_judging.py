@@ -2,11 +2,14 @@ import os
 
 import pytest
 
+from concbench.cli import following
 from concbench.cli.following import Follower
 from concbench.cli.main import main
 from concbench.cli.study import result_of
+from concbench.clock import sleep_s
 from concbench.report.headline import headline
 from concbench.report.numbers import estimate_number, estimate_spread
+from concbench.store.correct import retract
 from concbench.store.log import LOG_NAME
 from concbench.store.read import open_study
 from concbench.store.write import Study
@@ -76,3 +79,32 @@ def test_who_watches_sees_the_interval_of_the_report(tmp_path, rounds):
         assert line.steady == estimate_number(rate)
         assert line.steady_spread == ("(1 round)" if rounds == 1 else estimate_spread(rate))
         assert line.point == pytest.approx(rate.point)
+
+
+def test_who_watches_reads_corrections_first_and_counts_what_counts(study):
+    first = open_study(study).rounds()[0].round_id
+    retract(study, first, "a wrong flag")
+    follower = Follower(study)
+    try:
+        while (state := follower.state([])).judging:
+            sleep_s(0.05)
+    finally:
+        follower.close()
+    assert len(state.corrections) == 1
+    assert "retracted" in state.corrections[0]
+    assert "a wrong flag" in state.corrections[0]
+    assert (state.done, state.retracted, state.unread) == (3, 1, 0)
+    assert state.judged.rounds == 3
+
+
+def test_a_long_study_is_shown_while_it_is_read(study, monkeypatch):
+    monkeypatch.setattr(following, "READ_NS", 0)
+    follower = Follower(study)
+    try:
+        state = follower.state([])
+        assert (state.done, state.unread, state.cells) == (4, 4, [])
+        monkeypatch.setattr(following, "READ_NS", 10**12)
+        state = follower.state([])
+        assert (state.unread, len(state.cells)) == (0, 1)
+    finally:
+        follower.close()

@@ -120,7 +120,7 @@ class DoubtLine(Struct, frozen=True, kw_only=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """The last judgement of the whole study: over how many rounds, its sentence, its doubts."""
+    """The last judgement of the whole study: over how many measured rounds, sentence, doubts."""
 
     rounds: int
     sentence: str
@@ -132,6 +132,7 @@ class FollowState(Struct, frozen=True, kw_only=True):
     """All that the page shows of one study. `planned` and `left_s` are None where unknown.
 
     `version` changes with what is on disk; `judging` says that a judgement is being worked out.
+    `corrections` are the events that stand above all; `unread` rounds are not in the figures yet.
     """
 
     study: str
@@ -152,6 +153,9 @@ class FollowState(Struct, frozen=True, kw_only=True):
     judging: bool = False
     judge_error: str = ""
     studies: list[str] = []
+    corrections: list[str] = []
+    retracted: int = 0
+    unread: int = 0
     running: RunningLine | None = None
 
 

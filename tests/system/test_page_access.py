@@ -269,6 +269,7 @@ def test_the_watch_page_is_readable_when_narrow_and_tells_many_series_apart(
     assert len(set(styles)) == len(styles) == 8
     assert page.locator("#plot .gone").count() == 1
     assert "2 retracted" in page.locator("#progress").inner_text()
+    assert page.locator("#sentence").inner_text() != "Choose a study"
     above = page.locator("#corrections").bounding_box()["y"]
     assert above < page.locator("#plot").bounding_box()["y"]
     assert made.said == []

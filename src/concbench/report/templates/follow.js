@@ -198,8 +198,8 @@
         tag = answer.headers.get("ETag") || "";
         const state = await answer.json();
         choices(state);
-        if (state.state) show(state);
         if (state.unread) wait = 50;
+        if (state.state) show(state);
         else at("sentence").textContent = "Choose a study";
         lost("");
       } else if (answer.status === 304) {

@@ -60,7 +60,10 @@ RESULT: dict[str, dict[str, Key]] = {
         "machine": Key("hardware, kernel, clock source, Python, GPUs, and a fingerprint over them"),
         "workload": Key("what was asked, as far as all cells share it", "no cell was measured"),
         "doubts": Key("reasons to distrust a number, those of cells and those of the whole"),
-        "corrections": Key("retractions: `round`, `why`, `by` (the successor), `at_utc`"),
+        "corrections": Key(
+            "retractions: `round`, `why`, `by` (the successor), `at_utc`; amendments: ids as "
+            "`supersedes` or `superseded_by`, and the other study's `folder` where it was given"
+        ),
         "cells": Key("one entry a cell, in the order of the plan"),
         "verdicts": Key("one entry a judgement of two cells; empty where nothing was compared"),
         "crossovers": Key(
@@ -68,7 +71,8 @@ RESULT: dict[str, dict[str, Key]] = {
             "no single crossover), `lanes`, `point`, `note`, `basis`"
         ),
         "payload": Key(
-            "what the command tells beyond cells, such as `matrix`, `asked`, `gate`, `capacity`",
+            "what the command tells beyond cells, such as `matrix`, `asked`, `gate`, `capacity`; "
+            "`ran`: `argv` and `seed` of a sweep, ab, find or spec, and where its `plan` is kept",
             "the command tells nothing more",
         ),
     },

@@ -7,7 +7,8 @@ import pytest
 
 from concbench.analyse.cell import cell_result
 from concbench.analyse.doubts import FATAL_ABOVE, SEVERITY
-from concbench.analyse.doubts_rounds import two_groups
+from concbench.analyse.doubts_rounds import steadiness, two_groups
+from concbench.analyse.evidence import gather
 from concbench.analyse.severity import doubt
 from concbench.domain import Doubt, TargetFacts
 from tests.analyse.simulate import MS, Reply, S, as_round, steady_stream
@@ -40,7 +41,7 @@ def test_a_good_cell_raises_nothing():
 
 
 def test_table_holds_each_code_once():
-    assert len(SEVERITY) == 50
+    assert len(SEVERITY) == 51
     assert set(FATAL_ABOVE) <= set(SEVERITY)
     with pytest.raises(KeyError):
         doubt("no_such_code", None, "", {})
@@ -197,6 +198,42 @@ def test_oversubscription_by_slots_and_by_pool():
 def test_number_of_rounds(rounds, code):
     found = set(raised(good(), rounds=rounds))
     assert found == ({code} if code else set())
+
+
+def test_few_rounds_say_what_they_give():
+    two, three = (raised(good(), rounds=rounds)["few_rounds"].message for rounds in (2, 3))
+    assert "no interval can be given" in two
+    assert "the interval rests on few" in three
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("answers were not streamed, so no token has a time of its own", "Leave out --no-stream"),
+        ("1 of 2 requests failed, so N never decoded together", "See why requests failed"),
+        ("the queue grew by 1 requests/s (…): the rate is above capacity", "a lower rate"),
+        ("at most 2 of 4 were generating at once: the server queued the others", "as a queue"),
+        ("N = 4 needs 9 tokens of KV cache and the engine has 5", "as a queue"),
+        ("the loop held less than one request time after its ramp", "Run longer"),
+    ],
+)
+def test_what_would_give_a_window_depends_on_why_there_is_none(reason, said):
+    result = cell_result([as_round([good()])])[0]
+    result.steady.found, result.steady.reason = False, reason
+    told = next(steadiness(gather([as_round([good()])]), result))
+    assert said in told.message
+    assert "output" not in told.message
+
+
+def test_without_streaming_nobody_is_told_to_ask_for_longer_answers():
+    told = raised(good(), good(), fields={"stream": False})["no_steady_state"].message
+    assert told.endswith("Leave out --no-stream to have one.")
+
+
+def test_nobody_is_said_to_have_wanted_a_width():
+    for rounds in (1, 3):
+        told = raised(good(), rounds=rounds, target_half_width=1e-9, ended_by="rounds_max")
+        assert "wanted" not in told["wide_interval"].message
 
 
 def test_wide_interval_names_what_ended_the_cell():

@@ -77,9 +77,10 @@ def test_an_amendment_is_told_by_both(tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     assert main(["report", str(old)]) == 0
     name = open_study(new).record.study
-    assert capsys.readouterr().out.startswith(f"AMENDED  superseded by {name}: a newer driver")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(f"AMENDED superseded by new (study {name}): a newer driver")
     assert main(["report", str(new), "--md", "-"]) == 0
-    assert capsys.readouterr().out.startswith("> **AMENDED** supersedes ")
+    assert capsys.readouterr().out.startswith("> **AMENDED** supersedes old (study ")
     assert main(["report", str(old), "--html", str(tmp_path / "p.html")]) == 0
     assert "Amended" in (tmp_path / "p.html").read_text()
     assert main(words) == 2

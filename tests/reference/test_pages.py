@@ -244,3 +244,13 @@ def test_llama_swap_lets_an_idle_model_go_after_its_ttl():
 def test_models_on_demand_are_llama_swaps_alone():
     with pytest.raises(UsageError, match="are of --persona llama-swap"):
         parse(["--persona", "vllm", "--ttl-s", "5"])
+
+
+@pytest.mark.parametrize("persona", ["vllm", "sglang"])
+def test_a_model_of_any_name_is_a_label(persona: str):
+    name = 'a "quoted" \\ name'
+    with connected("--persona", persona, "--model", name) as client:
+        client.chat()
+        named = [s for found in page(client).values() for s in found if "model_name" in s.labels]
+    assert named
+    assert {sample.labels["model_name"] for sample in named} == {name}

@@ -131,3 +131,11 @@ def test_a_whole_answer_says_the_same_at_once(shape: str, channel: str):
     assert ("timings" in body) is (shape == "llamacpp")
     text = json.loads(render(shape, chat=False).whole(b" a b", "stop", USAGE))
     assert text["choices"][0]["text"] == " a b"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_model_of_any_name_gives_json(shape):
+    name = 'a "quoted" \\ name'
+    made = Render(SHAPES[shape], Ids("id-1", 1, name, chat=True), continuous_usage=False)
+    chunk = parsed(made.token(b" word"))
+    assert chunk["model"] == name

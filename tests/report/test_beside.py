@@ -80,7 +80,7 @@ def test_rates_goodput_and_objectives() -> None:
     assert "scheduled 4.002 requests/s, sent 3.998, 1 never sent; 9 connections at most" in said
     assert "3.500 requests/s met every objective (87.5 % of requests)" in said
     assert "ttft_p95 1234, limit 2000: met" in said
-    assert "user_tok_per_s unknown, limit 20: not met" in said
+    assert "user_tok_per_s unknown, limit 20: not known" in said
 
 
 def test_the_slope_of_the_queue() -> None:

@@ -33,6 +33,10 @@ def test_instrument_line_shows_the_worst_cell():
     assert instrument_line(cells)[2:] == ("ceiling 20,000 tok/s", "min RTT 0.50 ms")
     cells[1].instrument.stamp = "user"
     assert instrument_line(cells)[0] == "kernel and user stamps"
+    cells[1].rounds = 0
+    assert instrument_line(cells)[0] == "kernel stamps"
+    cells[0].rounds = 0
+    assert instrument_line(cells) == ()
 
 
 def test_doubts_are_grouped_and_fatal_ones_lead():

@@ -1,11 +1,14 @@
 import csv
 import io
+import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from concbench.report.csv import FORMULA_STARTS, rows_to_csv, to_csv
 from tests.report.conftest import HOSTILE, burst, comparison
+
+DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b\u200e\u200f\u061c\ufeff"
 
 
 def parsed(text):
@@ -42,11 +45,30 @@ def test_without_cells_there_is_a_header():
     assert parsed(to_csv(burst(()))) == []
 
 
+def written(char):
+    if char in "\t\r\n":
+        return char
+    if unicodedata.category(char) == "Cc":
+        return f"\\x{ord(char):02x}"
+    return f"\\u{ord(char):04x}" if char in DIRECTIONS else char
+
+
+def test_direction_and_control_characters_are_written_out():
+    text = rows_to_csv(["a\u202eb"], [["x\x1b[31m\ny\u2066"]])
+    assert text == 'a\\u202eb\r\n"x\\x1b[31m\ny\\u2066"\r\n'
+
+
+def test_sentences_that_were_taken_back_are_no_python():
+    result = burst()
+    result.corrections = [{"round": "r1", "why": "w", "was": ["it's 5", "and 6"]}]
+    assert parsed(to_csv(result))[0]["corrections"] == 'round=r1 why=w was="it\'s 5" / "and 6"'
+
+
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4))
 def test_text_survives_and_is_never_a_formula(texts):
     back = list(csv.reader(io.StringIO(rows_to_csv(texts, [texts]), newline=""), strict=True))
     for field, text in zip(back[-1] if back[-1] else [""], texts, strict=True):
-        clean = text.replace("\x00", "")
+        clean = "".join(map(written, text.replace("\x00", "")))
         assert field in (clean, f"'{clean}")
         assert not field.lstrip(" ").startswith(FORMULA_STARTS)
 

@@ -43,6 +43,7 @@ CODES = [
     "worker_lost",
     "compressed_response",
     "unparsed_events",
+    "record_damaged",
     "single_round",
     "few_rounds",
     "provisional",

@@ -111,6 +111,21 @@ def test_it_only_reads(server: FollowServer) -> None:
     assert (answer.status, text) == (200, "")
 
 
+def test_no_method_says_more_than_403_without_the_token(server: FollowServer) -> None:
+    for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "BREW"):
+        answer, text = ask(server, "/wrong/", method)
+        assert (answer.status, text) == (403, "forbidden\n")
+        assert ask(server, f"/{server.token}/", method, Host="evil")[0].status == 403
+    answer, text = ask(server, f"/{server.token}/", "POST")
+    assert (text, answer.headers["Content-Type"]) == (
+        "not implemented\n",
+        "text/plain; charset=utf-8",
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as link:
+        link.sendall(b"nonsense\r\n\r\n")
+        assert b"html" not in link.recv(4096).lower()
+
+
 def test_headers_keep_others_out(server: FollowServer) -> None:
     for path in (f"/{server.token}/", f"/{server.token}/nothing", "/wrong/"):
         headers = ask(server, path)[0].headers

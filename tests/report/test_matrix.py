@@ -115,3 +115,12 @@ def test_hostile_names_stay_text():
     assert "<script>alert" not in to_markdown(result)
     assert "<script>alert" not in to_html(result)
     assert to_json(result)
+
+
+def test_headings_of_the_concurrency_table_are_told_apart():
+    (found,) = [t for t in matrix_tables(swept().payload) if t.title.startswith("Concurrency on")][
+        :1
+    ]
+    assert len(set(found.headings)) == len(found.headings)
+    assert {"elapsed ratio", "N ratio", "aggregate scale"} <= set(found.headings)
+    assert any("within 3 %" in note for note in found.notes)

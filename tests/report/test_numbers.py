@@ -136,3 +136,12 @@ def test_span_never_swaps_its_ends(one, other):
     text = numbers.span(min(one, other), max(one, other))
     ends = [back(part) for part in text.split("–")]
     assert ends == sorted(ends)
+
+
+def test_one_round_has_no_range():
+    one = Estimate(point=163.0, low=None, high=None, n=1, method="m", range=(163.0, 163.0))
+    assert numbers.estimate_text(one) == "163"
+    assert numbers.spread_of(one) is None
+    # A range that is widened by the edges of a window is still of one round.
+    edges = Estimate(point=163.0, low=None, high=None, n=1, method="m", range=(162.0, 164.0))
+    assert numbers.estimate_text(edges) == "163"

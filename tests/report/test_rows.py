@@ -82,7 +82,9 @@ def test_errors_by_kind_stand_below_the_table():
     )
     made = table([one])
     assert made.column("served")[0].text == "12/16"
-    assert made.column("served")[0].note == "not served: http_503 × 2, timeout × 1, incomplete × 1"
+    assert made.column("served")[0].note == (
+        "not served: http_503 × 2, timeout × 1; 1 not ended when the measurement did"
+    )
 
 
 def test_an_outcome_instead_of_a_number():
@@ -123,3 +125,42 @@ def test_the_servers_count_is_the_headline_where_they_disagree_and_the_ledger_ba
     assert headline(one, [doubt]).estimate.point == 210.0, "a rate over another window"
     one.agreement_pct = None
     assert headline(one, [doubt]).estimate.point == 210.0, "the ledger does not balance"
+
+
+def test_the_note_on_ranges_needs_a_bracket():
+    one = cell(4, rounds=2)
+    one.client.steady_output_tok_per_s = None
+    one.client.decode_tok_per_s = None
+    assert rows.RANGES not in [text for _, text in table([one]).footnotes]
+
+
+def test_why_there_is_no_time_is_said_of_each_cell():
+    one = cell(4)
+    one.client.ttft_ms = Summary(n=0)
+
+    def note(doubts=()):
+        return rows.table_of([one], doubts).column("ttft_p50")[0].note
+
+    assert note() == rows.NOT_STREAMED
+    buffered = Doubt(code="buffered_stream", severity="warning", message="m", cell=one.cell)
+    assert note([buffered]) == rows.BUFFERED
+    one.requests = Requests(sent=4, failed=4)
+    assert note() == rows.NOT_TIMED
+    one.rounds = 0
+    assert note() == rows.NO_ROUND
+    one.outcome = "oom"
+    assert note() is None
+
+
+def test_requests_that_the_client_ended_are_no_failures():
+    one = cell(4)
+    one.requests = Requests(sent=76, ok=12, incomplete=64)
+    assert table([one]).column("served")[0].note == "64 not ended when the measurement did"
+
+
+def test_a_single_level_has_no_scale_and_a_single_round_no_range():
+    made = table([cell(1, rounds=1)])
+    assert made.column("scale") is None
+    assert made.column("steady")[0].spread == ""
+    assert not made.column("steady")[0].is_range
+    assert rows.RANGES not in [text for _, text in made.footnotes]

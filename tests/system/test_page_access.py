@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from concbench.store.correct import retract
 from concbench.store.now import NowFile
+from concbench.store.read import open_study
 from tests.cli.studies import create, interleaved
 from tests.report.colours import contrast
 from tests.system.browsing import MARKS, WAIT_MS, draw_all
@@ -237,4 +239,37 @@ def test_the_watch_page_shows_a_running_round_readably(opened, watched, scheme):
     assert [(r, text) for r, text in all_contrasts(page) if r < 4.5] == []
     now.close()
     playwright.expect(line).to_be_hidden(timeout=WAIT_MS)
+    assert made.said == []
+
+
+def test_the_watch_page_is_readable_when_narrow_and_tells_many_series_apart(
+    opened, watched, tmp_path
+):
+    many = tmp_path / "studies" / "many"
+    lanes = {f"lane{number}": {1: 50 + number, 256: 150 + number} for number in range(8)}
+    interleaved(many, lanes, rounds=2)
+    for info in open_study(many).rounds():
+        if info.cell.lane == "lane7" and info.cell.concurrency == 1:
+            retract(many, info.round_id, "wrong flags")
+    made = opened(f"{watched[0]}?study=many", width=360)
+    page = made.page
+    page.wait_for_selector("#plot .dot")
+    page.wait_for_function("document.querySelectorAll('#cells tbody tr').length === 16")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    heights = page.eval_on_selector_all(
+        "#cells td:nth-child(4)", "all => all.map(e => e.getBoundingClientRect().height)"
+    )
+    assert max(heights) < 45
+    sizes = page.eval_on_selector_all(
+        "#plot text", "all => all.map(e => e.getBoundingClientRect().height)"
+    )
+    assert min(sizes) > 8
+    assert {"tok/s", "requests at once (N)"} <= set(page.locator("#plot text").all_text_contents())
+    styles = page.eval_on_selector_all("#plot g", "all => all.map(e => e.getAttribute('class'))")
+    assert len(set(styles)) == len(styles) == 8
+    assert page.locator("#plot .gone").count() == 1
+    assert "2 retracted" in page.locator("#progress").inner_text()
+    assert page.locator("#sentence").inner_text() != "Choose a study"
+    above = page.locator("#corrections").bounding_box()["y"]
+    assert above < page.locator("#plot").bounding_box()["y"]
     assert made.said == []

@@ -251,7 +251,7 @@ def _steady(seen: Evidence) -> tuple[Steady, Estimate | None]:
         means = [m.decoding_mean for m in seen.windows if m.decoding_mean is not None]
         mean = sum(means) / len(means) if means else None
         return Steady(found=False, reason=reason, decoding_mean=mean), None
-    edge = float(np.mean([window.edge_error for window in windows]))
+    edge = _edge_error(windows)
     first = windows[0]
     began = next(
         each.start_ns
@@ -272,14 +272,24 @@ def _steady(seen: Evidence) -> tuple[Steady, Estimate | None]:
         ),
         decoding_mean=float(np.mean([window.decoding_mean for window in windows])),
     )
-    estimate = _steady_estimate(windows)
+    return steady, steady_estimate(windows)
+
+
+def steady_estimate(windows: Sequence[Window]) -> Estimate | None:
+    """Return the steady rate over the rounds' windows, with the error of the windows' edges."""
+    estimate = _over_rounds(windows)
     # A loop's window begins and ends with an event, so its edges cut no step.
-    if estimate is not None and first.estimand == "decode":
-        estimate = widen(estimate, edge, f"edge error of {100 * edge:.2g} % added")
-    return steady, estimate
+    if estimate is None or windows[0].estimand != "decode":
+        return estimate
+    edge = _edge_error(windows)
+    return widen(estimate, edge, f"edge error of {100 * edge:.2g} % added")
 
 
-def _steady_estimate(windows: Sequence[Window]) -> Estimate | None:
+def _edge_error(windows: Sequence[Window]) -> float:
+    return float(np.mean([window.edge_error for window in windows]))
+
+
+def _over_rounds(windows: Sequence[Window]) -> Estimate | None:
     """Over rounds; over batches inside the one or two loops where rounds are too few."""
     spreads = [window.spread for window in windows if window.spread is not None]
     rates = [window.tok_per_s for window in windows]

@@ -32,7 +32,7 @@ def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
             "no_steady_state",
             result.cell,
             f"no steady window: {result.steady.reason}. The batch figure stands in, with its "
-            "ramp and drain, and is not comparable with steady figures.",
+            f"ramp and drain, and is not comparable with steady figures.{_remedy(result)}",
             {"reason": result.steady.reason, "decoding_mean": result.steady.decoding_mean},
         )
     target, ended_by = seen.target_half_width, seen.ended_by
@@ -44,13 +44,18 @@ def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     unmet = width > target if width is not None else ended_by is not None
     if not unmet:
         return
-    reached = "no interval" if width is None else f"± {100 * width:.2g} %"
+    # Not "as wanted": of most commands nobody asked for a width.
+    reached = "no interval: how far off it may be is not known"
+    if width is not None:
+        reached = (
+            f"± {100 * width:.2g} %, wider than ± {100 * target:.2g} %: smaller differences "
+            "cannot be seen"
+        )
     pause_s, told = _pause(seen)
     yield doubt(
         "wide_interval",
         result.cell,
-        f"the cell was ended by {ended_by or 'the number of rounds'} with {reached} where "
-        f"± {100 * target:.2g} % was wanted: smaller differences cannot be seen. "
+        f"the cell was ended by {ended_by or 'the number of rounds'} with {reached}. "
         f"{told or 'Allow more rounds or time.'}",
         {
             "half_width_pct": None if width is None else 100 * width,
@@ -59,6 +64,30 @@ def steadiness(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
             "pause_s": pause_s,
         },
     )
+
+
+_REMEDIES = (
+    ("not streamed", "Leave out --no-stream to have one."),
+    ("requests failed", "See why requests failed."),
+    ("produced no token", "See what these requests were answered."),
+    ("above capacity", "Ask for a lower rate."),
+    ("run longer", ""),
+    ("more output tokens", ""),
+    ("no token arrived after", "Run longer (--duration)."),
+    ("fewer than two arrivals", "Run longer (--duration)."),
+    ("generating at once", "Choose a level that the engine runs at once, or read it as a queue."),
+    ("tokens of KV cache", "Choose a level inside the KV cache, or read it as a queue."),
+    ("at least two rounds", "Use more --rounds."),
+    ("the loop ", "Run longer (--max-s), or ask for shorter answers."),
+    ("never finished a request", "Run longer (--max-s), or see what held these requests."),
+)
+"""What would give a window, by words of the reason that there is none."""
+
+
+def _remedy(result: CellResult) -> str:
+    reason = result.steady.reason or ""
+    told = next((said for words, said in _REMEDIES if words in reason), "")
+    return f" {told}" if told else ""
 
 
 def _pause(seen: Evidence) -> tuple[float | None, str]:
@@ -134,19 +163,22 @@ def replication(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
     """Too few rounds for an interval, and rounds that fall in two groups."""
     rounds = len(seen.rounds)
     if rounds == 1:
+        rate = result.client.steady_output_tok_per_s
+        within = rate is not None and rate.low is not None
         yield doubt(
             "single_round",
             result.cell,
-            "one round only: nothing tells how much the next one would differ. No comparison can "
-            "rest on it; use --rounds 4.",
+            "one round only: "
+            + ("its interval tells how steady it was, and " if within else "")
+            + "nothing tells how much the next one would differ. No comparison can rest on it; "
+            "measure it again (more --rounds).",
             {"rounds": 1},
         )
     elif 2 <= rounds <= 3:
         yield doubt(
             "few_rounds",
             result.cell,
-            f"{rounds} rounds: the interval is very wide or missing (the range is shown). "
-            "Use --rounds 4 or more.",
+            f"{rounds} rounds: {_of_few(result)}. Use --rounds 4 or more.",
             {"rounds": rounds},
         )
     groups = two_groups(_round_rates(seen))
@@ -168,6 +200,16 @@ def replication(seen: Evidence, result: CellResult) -> Iterator[Doubt]:
             "Run it again for the full number of rounds.",
             {"rounds": rounds},
         )
+
+
+def _of_few(result: CellResult) -> str:
+    """Return what two or three rounds give."""
+    rate = result.client.steady_output_tok_per_s or result.client.output_tok_per_s
+    if rate is None:
+        return "too few to tell how much the next one would differ"
+    if rate.low is None:
+        return "no interval can be given (the range is shown, which understates the spread)"
+    return "the interval rests on few, and may be much too narrow or too wide"
 
 
 def cold(seen: Evidence, result: CellResult) -> Iterator[Doubt]:

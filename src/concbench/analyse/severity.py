@@ -56,6 +56,7 @@ SEVERITY: dict[str, Severity] = {
             "worker_lost",
             "compressed_response",
             "unparsed_events",
+            "record_damaged",
         ),
         "warning",
     ),

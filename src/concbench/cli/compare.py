@@ -208,7 +208,9 @@ def _merged(results: Sequence[Result]) -> Result:
     """Return one document of both studies' cells; that of the first where there is one."""
     first = results[0]
     first.command = "compare"
-    first.payload = None
+    # What measured them is said where it is known of all.
+    ran = [(each.payload or {}).get("ran") or [] for each in results]
+    first.payload = {"ran": [line for lines in ran for line in lines]} if all(ran) else None
     first.target = None
     first.verdicts, first.crossovers = [], []
     for other in results[1:]:

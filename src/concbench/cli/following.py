@@ -9,9 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,18 +17,19 @@ from typing import Any
 
 import msgspec
 
+from concbench.analyse.cell import steady_estimate
 from concbench.analyse.rates import batch_tok_per_s, steady_window
 from concbench.analyse.streams import streams_of
 from concbench.analyse.study import COMPANIONS
 from concbench.analyse.windows import Window
+from concbench.cli.judge_child import Judge
+from concbench.cli.judging import doubts_of_record
 from concbench.clock import now_ns, utc_now, utc_stamp
 from concbench.domain import Cell, Round, TargetFacts
 from concbench.errors import StudyUnreadable
-from concbench.report.build import build_view
 from concbench.report.following import (
     LAST_ROUNDS,
     CellLine,
-    DoubtLine,
     FollowState,
     Judged,
     RoundLine,
@@ -41,95 +39,16 @@ from concbench.report.following import (
     running_line,
 )
 from concbench.report.inert import inert
-from concbench.result import Result
-from concbench.store.log import LOG_NAME
+from concbench.store.log import LOG_NAME, LogLine
 from concbench.store.now import read_now
 from concbench.store.read import RoundInfo, StudyReader, open_study
-
-JUDGE_SHARE = 20
-"""While the study runs, judging it takes one part in so many of the time."""
 
 SWEEP_NOTE = "sweep_cells"
 """The kind of note in which a sweep lists the cells of a lane that has started."""
 
 LAST_EVENTS = 30
-STOP_S = 5.0
-
-
-class Judge:
-    """Runs `concbench report` on a study and keeps what it last said. One child at a time."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._scratch = Path(tempfile.mkdtemp(prefix="concbench-watch-"))
-        self._child: subprocess.Popen[bytes] | None = None
-        self._asked = ("", 0)
-        self._began_ns = 0
-        self._free_ns = 0
-        self._told = ""
-        self.judged: Judged | None = None
-        self.error = ""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a judgement is being worked out."""
-        return self._child is not None
-
-    @property
-    def page(self) -> Path:
-        """The page of the last judgement."""
-        return self._scratch / "report.html"
-
-    def look(self, version: str, rounds: int, *, running: bool) -> None:
-        """Take what a child has finished, and start one where there is something new."""
-        if self._child is not None and self._child.poll() is not None:
-            self._take(self._child.returncode)
-        due = now_ns() >= self._free_ns or not running
-        if self._child is None and rounds and version != self._told and due:
-            self._start(version, rounds)
-
-    def _start(self, version: str, rounds: int) -> None:
-        self._asked, self._began_ns = (version, rounds), now_ns()
-        staged, words = self._scratch / "new", [sys.executable, "-m", "concbench", "report"]
-        staged.mkdir(exist_ok=True)
-        words += [str(self._folder), "--json", str(staged / "result.json")]
-        words += ["--html", str(staged / "report.html")]
-        with (staged / "stderr").open("wb") as errors:
-            self._child = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
-            )
-
-    def _take(self, code: int) -> None:
-        took_ns = now_ns() - self._began_ns
-        self._child, self._free_ns = None, now_ns() + JUDGE_SHARE * took_ns
-        self._told, rounds = self._asked
-        staged = self._scratch / "new"
-        try:
-            result = msgspec.json.decode((staged / "result.json").read_bytes(), type=Result)
-            self.judged, self.error = judged_of(result, rounds), ""
-            (staged / "report.html").replace(self.page)
-        except (OSError, msgspec.MsgspecError) as error:
-            said = (staged / "stderr").read_bytes().decode("utf-8", "replace").strip()
-            self.error = inert(said.splitlines()[-1] if said else f"exit code {code}: {error}", 300)
-        for path in staged.iterdir():
-            path.unlink()
-
-    def close(self) -> None:
-        """End the child, if there is one, and remove what it wrote."""
-        if self._child is not None:
-            self._child.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(STOP_S)
-        for folder in (self._scratch / "new", self._scratch):
-            for path in folder.iterdir() if folder.is_dir() else ():
-                if path.is_file():
-                    path.unlink()
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+READ_NS = 1_000_000_000
+"""So long a look reads rounds that are new to it; the others come with the next ones."""
 
 
 class Follower:
@@ -140,6 +59,7 @@ class Follower:
         self.name = inert(folder.resolve().name, 300)
         self._lock = threading.Lock()
         self._lines: dict[str, RoundLine] = {}
+        self._windows: dict[str, Window] = {}
         self._judge = Judge(folder)
         self._seen: tuple[object, ...] = ()
         self._reader = open_study(folder)
@@ -148,13 +68,16 @@ class Follower:
         """Return what there is now. Raises StudyUnreadable."""
         with self._lock:
             reader = self._fresh()
-            lines = [self._line(reader, info) for info in reader.rounds()]
+            infos = reader.rounds()
+            lines = self._read(reader, infos)
             version, state = self._version(), study_state(reader)
-            self._judge.look(version, len(lines), running=state == "running")
+            if infos:
+                self._judge.look(version, len(counting(infos)), running=state == "running")
             judge = self._judge
             now = follow_state(
                 reader,
                 lines,
+                self._windows,
                 study=self.name,
                 state=state,
                 version=version,
@@ -191,13 +114,34 @@ class Follower:
     def _version(self) -> str:
         return hashlib.sha256(repr(self._seen).encode()).hexdigest()[:16]
 
+    def _read(self, reader: StudyReader, infos: list[RoundInfo]) -> list[RoundLine | None]:
+        """Return the rounds' lines, None where one is not read yet: a look must not take long."""
+        until = now_ns() + READ_NS
+        return [
+            self._line(reader, info) if info.round_id in self._lines or now_ns() < until else None
+            for info in infos
+        ]
+
     def _line(self, reader: StudyReader, info: RoundInfo) -> RoundLine:
         """Return a round's line; its tables are read once, its standing comes from the log."""
         known = self._lines.get(info.round_id)
         if known is None:
-            known = round_line(reader, info)
+            known, window = round_line(reader, info)
             self._lines[info.round_id] = known
+            if window is not None:
+                self._windows[known.round] = window
         return msgspec.structs.replace(known, phase=info.phase, retracted=info.retracted)
+
+
+def counting(infos: list[RoundInfo]) -> list[RoundInfo]:
+    """Return the rounds that go into the figures of listed cells."""
+    return [
+        info
+        for info in infos
+        if info.phase == "measured"
+        and not info.retracted
+        and info.cell.context_label not in COMPANIONS
+    ]
 
 
 def _signs(folder: Path) -> tuple[object, ...]:
@@ -219,16 +163,16 @@ def study_state(reader: StudyReader) -> StudyState:
     return "interrupted" if reader.interrupted else "stopped"
 
 
-def round_line(reader: StudyReader, info: RoundInfo) -> RoundLine:
-    """Return a round as it is shown; where its tables are damaged, without rates."""
+def round_line(reader: StudyReader, info: RoundInfo) -> tuple[RoundLine, Window | None]:
+    """Return a round as it is shown and its window; where its tables are damaged, no rates."""
     try:
         loaded = reader.load_round(info.round_id)
         ok = sum(record.outcome == "ok" for record in loaded.requests)
-        steady = steady_of(loaded, reader.targets().get(info.cell.lane))
+        steady = window_of(loaded, reader.targets().get(info.cell.lane))
         batch, outcome = batch_tok_per_s(loaded), info.outcome_detail or info.outcome
     except StudyUnreadable as error:
         ok, steady, batch, outcome = 0, None, None, str(error)
-    return RoundLine(
+    line = RoundLine(
         round=inert(info.round_id),
         cell=inert(info.cell.cell),
         phase=info.phase,
@@ -237,19 +181,21 @@ def round_line(reader: StudyReader, info: RoundInfo) -> RoundLine:
         sent=info.requests,
         took_s=(info.end_ns - info.start_ns) / 1e9,
         batch_tok_per_s=batch,
-        steady_tok_per_s=steady,
+        steady_tok_per_s=None if steady is None else steady.tok_per_s,
     )
+    return line, steady
 
 
-def steady_of(round_: Round, facts: TargetFacts | None) -> float | None:
-    """Return the steady rate of a round, tok/s, or None where it has no window."""
+def window_of(round_: Round, facts: TargetFacts | None) -> Window | None:
+    """Return the steady window of a round, or None where it has none."""
     window = steady_window(round_, streams_of(round_), facts)
-    return window.tok_per_s if isinstance(window, Window) else None
+    return window if isinstance(window, Window) else None
 
 
 def follow_state(
     reader: StudyReader,
-    lines: list[RoundLine],
+    lines: list[RoundLine | None],
+    windows: Mapping[str, Window],
     *,
     study: str,
     state: StudyState,
@@ -264,9 +210,9 @@ def follow_state(
     both = [
         (info.cell, line)
         for info, line in zip(infos, lines, strict=True)
-        if info.cell.context_label not in COMPANIONS
+        if line is not None and info.cell.context_label not in COMPANIONS
     ]
-    counted = [line for _, line in both if line.counts]
+    done = len(counting(infos))
     planned = planned_rounds(reader.record.command, reader.plan)
     if planned is None:
         planned = planned_cells(reader.notes(SWEEP_NOTE), reader.plan)
@@ -279,12 +225,15 @@ def follow_state(
         now_utc=utc_stamp(),
         version=version,
         lanes=[_lane(lane, facts) for lane, facts in reader.targets().items()],
-        done=len(counted),
+        done=done,
         planned=planned,
-        left_s=left_s(len(counted), planned, *_pace_s(reader)) if state == "running" else None,
-        cells=_cells(both),
+        left_s=left_s(done, planned, *_pace_s(reader)) if state == "running" else None,
+        cells=_cells(both, windows),
         last_rounds=[line for _, line in both[-LAST_ROUNDS:]][::-1],
         events=_events(reader),
+        corrections=_corrections(reader),
+        retracted=sum(info.retracted and info.phase == "measured" for info in infos),
+        unread=lines.count(None),
         judged=judged,
         judging=judging,
         judge_error=judge_error,
@@ -292,12 +241,17 @@ def follow_state(
     )
 
 
-def _cells(both: list[tuple[Cell, RoundLine]]) -> list[CellLine]:
+def _cells(both: list[tuple[Cell, RoundLine]], windows: Mapping[str, Window]) -> list[CellLine]:
     cells = {cell.cell: cell for cell, _ in sorted(both, key=lambda pair: _place(pair[0]))}
-    return [
-        cell_line(cell, [line for other, line in both if other.cell == name])
-        for name, cell in cells.items()
-    ]
+    lines: dict[str, list[RoundLine]] = {}
+    for cell, line in both:
+        lines.setdefault(cell.cell, []).append(line)
+    found = []
+    for name, cell in cells.items():
+        seen = [windows[x.round] for x in lines[name] if x.counts and x.round in windows]
+        # The report's own estimate: one number must not have two intervals.
+        found.append(cell_line(cell, lines[name], steady_estimate(seen) if seen else None))
+    return found
 
 
 def _place(cell: Cell) -> tuple[str, str, int, int, float]:
@@ -310,13 +264,23 @@ def _lane(name: str, facts: TargetFacts) -> str:
 
 
 def _events(reader: StudyReader) -> list[str]:
-    """Return failures, corrections and the like, newest first."""
+    """Return damage to the record, then failures, corrections and the like, newest first."""
     shown = {"failed", "retracted", "amended", "discarded", "interrupted"}
     lines = [line for line in reader.log if line.event in shown]
-    return [
-        inert(" ".join(filter(None, (x.utc, x.event, x.cell, x.round, x.why))), 300)
-        for x in reversed(lines[-LAST_EVENTS:])
-    ]
+    damaged = [inert(f"damaged {each.message}", 300) for each in doubts_of_record(reader)]
+    return damaged + list(map(_event, reversed(lines[-LAST_EVENTS:])))
+
+
+def _event(line: LogLine) -> str:
+    parts = (line.utc, line.event, line.cell, line.round, line.why)
+    return inert(" ".join(filter(None, parts)), 300)
+
+
+def _corrections(reader: StudyReader) -> list[str]:
+    """Return what must be known before a figure is read: damage and corrections, newest first."""
+    damaged = [inert(f"damaged {each.message}", 300) for each in doubts_of_record(reader)]
+    lines = [line for line in reader.log if line.event in ("retracted", "amended")]
+    return damaged + list(map(_event, reversed(lines[-LAST_EVENTS:])))
 
 
 def _pace_s(reader: StudyReader) -> tuple[float, float]:
@@ -367,16 +331,3 @@ def planned_cells(notes: list[dict[str, Any]], plan: Mapping[str, Any]) -> int |
     if not listed:
         return None
     return rounds * round(sum(listed.values()) / len(listed) * max(wanted, len(listed)))
-
-
-def judged_of(result: Result, rounds: int) -> Judged:
-    """Return what the page says of a judgement: the report's own sentence, verdicts and doubts."""
-    view = build_view(result)
-    doubts = [
-        DoubtLine(code=doubt.code, severity=doubt.severity, cell=where, message=message)
-        for doubt in view.doubts
-        for message, where in doubt.messages
-    ]
-    return Judged(
-        rounds=rounds, sentence=view.sentence, verdicts=list(view.verdicts), doubts=doubts
-    )

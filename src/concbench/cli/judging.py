@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from concbench.analyse.compare import Outcome, Party, compare
+from concbench.analyse.doubts_record import record_doubts
 from concbench.analyse.pairing import runs_of
 from concbench.analyse.runvalues import BATCH, CellKey, RoundValues, round_values
 from concbench.analyse.speculation import judge_speculation
@@ -117,7 +118,23 @@ def add_outcome(result: Result, outcome: Outcome) -> None:
     """Put verdicts, crossovers and their doubts into a result."""
     result.verdicts = list(outcome.verdicts)
     result.crossovers = [dict(entry) for entry in outcome.crossovers]
-    result.doubts = sorted([*result.doubts, *outcome.doubts], key=lambda one: _RANK[one.severity])
+    result.doubts = by_severity([*result.doubts, *outcome.doubts])
+
+
+def by_severity(doubts: Sequence[Doubt]) -> list[Doubt]:
+    """Return the doubts, fatal before warning before note."""
+    return sorted(doubts, key=lambda one: _RANK[one.severity])
+
+
+def doubts_of_record(reader: StudyReader) -> list[Doubt]:
+    """Return the doubts about what of a study's record cannot be read."""
+    return record_doubts(
+        reader.unreadable,
+        reader.lost,
+        reader.damaged_lines,
+        reader.unlogged,
+        log_empty=not reader.log,
+    )
 
 
 def add_past(result: Result, rejudge: Rejudge) -> None:
@@ -149,6 +166,7 @@ def amendments_of(reader: StudyReader) -> list[dict[str, Any]]:
             "at_utc": entry["at_utc"],
             "supersedes": entry["supersedes"],
             "superseded_by": entry["superseded_by"],
+            "folder": entry["folder"],
         }
         for entry in reader.amendments()
     ]

@@ -66,6 +66,8 @@ def run(args: Namespace) -> int:
             sys.stdout.buffer.flush()
         elif where:
             content = make()
+            if where == args.csv:
+                content = content.decode().encode(csv.FILE_ENCODING)
             _guarded(Path(where), lambda path, made=content: path.write_bytes(made))  # type: ignore[misc]
     if not any((args.html, args.png, args.md, args.csv, args.json, args.csv_tables)):
         terminal.render(result, Console(highlight=False), every_series=args.all)
@@ -78,9 +80,12 @@ def _tables(folder: Path, texts: Mapping[str, str]) -> None:
             "this study has one lane, link and context: there are no tables over them "
             "(use --csv for its cells)"
         )
+    from concbench.report.csv import FILE_ENCODING
+
     _guarded(folder, lambda path: path.mkdir(parents=True, exist_ok=True))
     for name, text in texts.items():
-        _guarded(folder / f"{name}.csv", lambda path, made=text: path.write_text(made, newline=""))  # type: ignore[misc]
+        content = text.encode(FILE_ENCODING)
+        _guarded(folder / f"{name}.csv", lambda path, made=content: path.write_bytes(made))  # type: ignore[misc]
 
 
 def _stored(study: Path) -> Result:

@@ -22,7 +22,7 @@ from concbench.analyse.lanes import lane_results
 from concbench.analyse.study import StudyFacts, exit_code, grouped, judge_groups
 from concbench.cli.capacity import DEFAULT_SLO, add_capacity
 from concbench.cli.ceilings import ceilings, note_calibration
-from concbench.cli.judging import completed, gone_of
+from concbench.cli.judging import by_severity, completed, doubts_of_record, gone_of
 from concbench.cli.lines import deliver_lines, terminate
 from concbench.cli.matrix_result import add_matrix
 from concbench.cli.sweep_result import add_sweep, is_left_out
@@ -34,11 +34,13 @@ from concbench.measure.watch import OnLook, Snapshot
 from concbench.observe.host import machine
 from concbench.plan.levels import parse_slo
 from concbench.report.html import write_html
+from concbench.report.inert import without_credentials, without_option, without_secrets
 from concbench.report.terminal import render
 from concbench.result import Result, to_json
 from concbench.store.interrupts import interrupts
 from concbench.store.now import NowFile
 from concbench.store.read import RoundInfo, StudyReader, open_study
+from concbench.store.record import STUDY_NAME
 from concbench.store.write import Study, StudyWriter
 
 HALF_WIDTH = 0.01
@@ -51,6 +53,9 @@ ASKED = {
     "rate": ("duration", "drain_s", "slo", "trace", "warmup", *LIMITS, "reset_cache"),
 }
 """Options of a command that its cells do not tell, and that measuring it again needs."""
+
+RAN = ("sweep", "ab", "find", "spec")
+"""Commands that start servers or choose their levels: single commands do not repeat them."""
 
 SAID_EVERY_S = 0.9
 """How often it is said what is running: looks come each half second, so each second one."""
@@ -192,9 +197,12 @@ def result_of(
     if reader.record.command == "find":
         _add_objectives(result, reader)
     add_matrix(result, reader)
+    result.doubts = by_severity([*result.doubts, *doubts_of_record(reader)])
     _note_asked(result, reader)
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
-    return completed(result, reader, withdrawn, rejudge)
+    result = completed(result, reader, withdrawn, rejudge)
+    _note_ran(result, reader)
+    return result
 
 
 def _add_objectives(result: Result, reader: StudyReader) -> None:
@@ -211,6 +219,17 @@ def _note_asked(result: Result, reader: StudyReader) -> None:
     if names and isinstance(given, Mapping):
         asked = {name: given[name] for name in names if given.get(name) not in (None, False)}
         result.payload = {**(result.payload or {}), "asked": asked}
+
+
+def _note_ran(result: Result, reader: StudyReader) -> None:
+    """Put the command line into the payload as `ran`, where its cells do not tell it."""
+    record = reader.record
+    if record.command not in RAN:
+        return
+    words = without_option(without_secrets(record.argv), "--out")
+    plan = f"{reader.folder / STUDY_NAME}, key `plan`" if "plan" in record.plan else None
+    ran = {"argv": list(map(without_credentials, words)), "seed": record.seed, "plan": plan}
+    result.payload = {**(result.payload or {}), "ran": [ran]}
 
 
 def _measured(reader: StudyReader, retracted: Container[str | None]) -> list[RoundInfo]:

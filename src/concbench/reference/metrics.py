@@ -10,11 +10,16 @@ from concbench.reference.state import State
 Rows = Iterable[tuple[str, float]]
 
 
+def _label(value: str) -> str:
+    """Return a label's value as the text format of Prometheus has it."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
 def vllm_page(state: State, worker: int, now_ns: int) -> str:
     """Return vLLM's page. Its generated-token counter moves with every step."""
     books, scheduler = state.workers[worker], state.scheduler
     sums = books.sums
-    page = _Page(f'engine="0",model_name="{state.options.model}"')
+    page = _Page(f'engine="0",model_name="{_label(state.options.model)}"')
     page.gauge("process_start_time_seconds", state.created_s + books.began_ns / 1e9, bare=True)
     page.gauge("vllm:num_requests_running", len(scheduler.running))
     page.gauge("vllm:num_requests_waiting", len(scheduler.waiting))
@@ -95,7 +100,7 @@ def _cache_config(state: State) -> str:
 
 def sglang_page(state: State, worker: int, now_ns: int) -> str:
     """Return SGLang's page. `generation_tokens_total` moves at the end of a request."""
-    books, scheduler, model = state.workers[worker], state.scheduler, state.options.model
+    books, scheduler, model = state.workers[worker], state.scheduler, _label(state.options.model)
     sums = books.sums
     page = _Page(
         f'engine_type="unified",model_name="{model}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'

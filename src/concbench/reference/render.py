@@ -111,9 +111,15 @@ class Shape:
     text_usage_always: bool = False
 
 
+def escaped(text: str) -> str:
+    """Return text as it stands between the quotes of a JSON string."""
+    return msgspec.json.encode(text).decode()[1:-1]
+
+
 def _lead_first(ids: Ids) -> str:
     kind = "chat.completion.chunk" if ids.chat else "text_completion"
-    return f'"id":"{ids.id}","object":"{kind}","created":{ids.created_s},"model":"{ids.model}",'
+    model = escaped(ids.model)
+    return f'"id":"{ids.id}","object":"{kind}","created":{ids.created_s},"model":"{model}",'
 
 
 def _lead_ollama(ids: Ids) -> str:
@@ -131,7 +137,7 @@ def _no_lead(_ids: Ids) -> str:
 def _trail_llamacpp(ids: Ids) -> str:
     kind = "chat.completion.chunk" if ids.chat else "text_completion"
     return (
-        f',"created":{ids.created_s},"id":"{ids.id}","model":"{ids.model}",'
+        f',"created":{ids.created_s},"id":"{ids.id}","model":"{escaped(ids.model)}",'
         f'"system_fingerprint":"b0-reference","object":"{kind}"'
     )
 

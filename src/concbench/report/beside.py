@@ -184,7 +184,7 @@ def _rate(entry: Mapping[str, Any], labels: Mapping[str, str]) -> Sequence[str]:
         )
     for slo in entry.get("slo") or ():
         value = "unknown" if slo["value"] is None else f"{slo['value']:.4g}"
-        met = "met" if slo["met"] else "not met"
+        met = "met" if slo["met"] else "not known" if slo["value"] is None else "not met"
         lines.append(f"objective  {name}: {slo['slo']} {value}, limit {slo['limit']:g}: {met}")
     return lines
 

@@ -59,7 +59,7 @@ def build_view(result: Result, page: str | None = None) -> ReportView:
 
 
 def _banners(result: Result) -> tuple[Banner, ...]:
-    """Return what stands at the very top: corrections first, then an interruption."""
+    """Return what stands at the very top: corrections, then damage and an interruption."""
     banners = [
         Banner(
             "amended" if _is_amendment(entry) else "correction",
@@ -67,6 +67,11 @@ def _banners(result: Result) -> tuple[Banner, ...]:
             tuple(inert(old, MESSAGE_LIMIT) for old in entry.get("was") or ()),
         )
         for entry in result.corrections
+    ]
+    banners += [
+        Banner("damaged", inert(doubt.message, MESSAGE_LIMIT))
+        for doubt in result.doubts
+        if doubt.code == "record_damaged"
     ]
     if result.interrupted:
         text = "stopped before its end: what follows is what was measured until then"
@@ -86,15 +91,21 @@ def _correction(entry: Mapping[str, Any]) -> str:
     if entry.get("reading"):
         text = f"reading {inert(entry['reading'])} is retracted"
     if entry.get("superseded_by"):
-        text = f"superseded by {inert(entry['superseded_by'])}"
+        text = f"superseded by {_other_study(entry, entry['superseded_by'])}"
     elif entry.get("supersedes"):
-        text = f"supersedes {inert(entry['supersedes'])}"
+        text = f"supersedes {_other_study(entry, entry['supersedes'])}"
     if _is_amendment(entry) and entry.get("reading"):
         text = f"reading {inert(entry['reading'])} is {text}"
     text += f": {inert(entry.get('why') or 'no reason given', MESSAGE_LIMIT)}"
     if entry.get("by"):
         text += f" (replaced by {inert(entry['by'])})"
     return text + (f" [{inert(entry['at_utc'], 40)}]" if entry.get("at_utc") else "")
+
+
+def _other_study(entry: Mapping[str, Any], study: object) -> str:
+    """Return the folder of another study with its id, the id where that is all there is."""
+    folder = entry.get("folder")
+    return f"{inert(folder)} (study {inert(study)})" if folder else inert(study)
 
 
 def _sentence(result: Result, series: Sequence[SeriesView], answers: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 
 from concbench.domain import Estimate, Summary
-from concbench.report.inert import without_credentials
+from concbench.report.inert import shown, without_credentials
 from concbench.report.matrix import flat_rows, matrix_of
 from concbench.result import CellResult, Result
 
@@ -39,6 +39,10 @@ SUMMARIES: dict[str, Callable[[CellResult], Summary]] = {
     "read_lateness_ms": lambda cell: cell.instrument.read_lateness_ms,
 }
 SUMMARY_FIELDS = ("n", "mean", "min", "max", "p50", "p90", "p95", "p99")
+
+
+FILE_ENCODING = "utf-8-sig"
+"""Of files: without the mark spreadsheets take UTF-8 for the machine's own code page."""
 
 
 def to_csv(result: Result) -> str:
@@ -103,14 +107,14 @@ def _safe(value: Value) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    clean = value.replace("\x00", "")
+    clean = shown(value.replace("\x00", ""))
     return f"'{clean}" if clean.lstrip(" ").startswith(FORMULA_STARTS) else clean
 
 
 def _front(result: Result) -> dict[str, Value]:
     """Return the columns that are equal in every row."""
     said = [
-        " ".join(f"{key}={value}" for key, value in entry.items() if value is not None)
+        " ".join(f"{key}={_words(value)}" for key, value in entry.items() if value is not None)
         for entry in result.corrections
     ]
     return {
@@ -122,6 +126,13 @@ def _front(result: Result) -> dict[str, Value]:
         "study": result.study,
         "began_utc": result.began_utc,
     }
+
+
+def _words(value: object) -> str:
+    """Return one value of a correction: sentences that were taken back stand in quotes."""
+    if isinstance(value, list | tuple):
+        return " / ".join(f'"{each}"' for each in value) or "–"
+    return str(value)
 
 
 def _row(result: Result, cell: CellResult) -> dict[str, Value]:

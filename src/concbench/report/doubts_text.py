@@ -92,10 +92,10 @@ _MEASURED = {
     ),
     "no_steady_state": Advice(
         "There is no steady window: the batch figure includes ramp-up and drain.",
-        "Ask for longer answers (--output-tokens), a longer run, or a level inside the slots.",
+        "Compare it with batch figures alone; what would give a window is said with the reason.",
     ),
     "wide_interval": Advice(
-        "The interval is wider than asked for: small differences cannot be told apart.",
+        "The interval is wide, or there is none: small differences cannot be told apart.",
         "Raise --rounds-max or --max-s, or quieten the machine.",
     ),
     "client_server_disagree": Advice(
@@ -194,15 +194,19 @@ _MEASURED = {
         "Some events of the streams were no JSON: where they were tokens, tokens are missing.",
         "Look at one answer by hand; pings that a proxy wraps as data are harmless.",
     ),
+    "record_damaged": Advice(
+        "Part of the study's record is not in these numbers: it cannot be read, or is gone.",
+        "Put the study back from a copy, or measure again what is missing.",
+    ),
 }
 
 _NOTES = {
     "single_round": Advice(
         "One round gives no idea of the spread: a second run may differ by tens of percent.",
-        "Use --rounds 4 or more before comparing anything.",
+        "Measure it again (more --rounds) before comparing anything.",
     ),
     "few_rounds": Advice(
-        "With fewer than three rounds only the range is shown, which understates the spread.",
+        "Two or three rounds tell little of how much the next one would differ.",
         "Use --rounds 4 or more before comparing anything.",
     ),
     "provisional": Advice(

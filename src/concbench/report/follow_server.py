@@ -107,6 +107,14 @@ class FollowServer:
             return Answer(b"forbidden\n", TEXT, status=403)
         return (site(path, query) if slash else None) or not_found()
 
+    def refusal(self, code: int, request: BaseHTTPRequestHandler) -> Answer:
+        """Return the answer to what is not served, with 403 for a request without the token."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:  # else there is no whole request
+            found = self.found(request.path, request.headers, lambda *_: None)
+            code = found.status if found.status == HTTPStatus.FORBIDDEN else code
+        words = f"{HTTPStatus(code).phrase.lower()}\n".encode()
+        return Answer(words, TEXT, status=code, headers={"Connection": "close"})
+
 
 def _handler(server: FollowServer, site: Site) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
@@ -123,6 +131,14 @@ def _handler(server: FollowServer, site: Site) -> type[BaseHTTPRequestHandler]:
             """Answer without one."""
             self._answer(body=False)
 
+        def send_error(
+            self, code: int, message: str | None = None, explain: str | None = None
+        ) -> None:
+            """Answer what is no request of ours in a word; without the token with 403 alone."""
+            # A body may follow that nobody reads.
+            self.close_connection = True
+            _send(self, server.refusal(code, self), body=True)
+
         def version_string(self) -> str:
             """Say no more than the program's name."""
             return "concbench"
@@ -134,14 +150,18 @@ def _handler(server: FollowServer, site: Site) -> type[BaseHTTPRequestHandler]:
             answer = server.found(self.path, self.headers, site)
             if answer.tag and self.headers.get("If-None-Match") == answer.tag:
                 answer = Answer(b"", answer.kind, status=304, policy=answer.policy, tag=answer.tag)
-            self.send_response(answer.status)
-            for name, value in _headers(answer).items():
-                self.send_header(name, value)
-            self.end_headers()
-            if body and answer.status != HTTPStatus.NOT_MODIFIED:
-                self.wfile.write(answer.body)
+            _send(self, answer, body=body)
 
     return Handler
+
+
+def _send(request: BaseHTTPRequestHandler, answer: Answer, *, body: bool) -> None:
+    request.send_response(answer.status)
+    for name, value in _headers(answer).items():
+        request.send_header(name, value)
+    request.end_headers()
+    if body and answer.status != HTTPStatus.NOT_MODIFIED:
+        request.wfile.write(answer.body)
 
 
 def _headers(answer: Answer) -> dict[str, str]:

@@ -120,7 +120,7 @@ class DoubtLine(Struct, frozen=True, kw_only=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """The last judgement of the whole study: over how many rounds, its sentence, its doubts."""
+    """The last judgement of the whole study: over how many measured rounds, sentence, doubts."""
 
     rounds: int
     sentence: str
@@ -132,6 +132,7 @@ class FollowState(Struct, frozen=True, kw_only=True):
     """All that the page shows of one study. `planned` and `left_s` are None where unknown.
 
     `version` changes with what is on disk; `judging` says that a judgement is being worked out.
+    `corrections` are the events that stand above all; `unread` rounds are not in the figures yet.
     """
 
     study: str
@@ -152,15 +153,25 @@ class FollowState(Struct, frozen=True, kw_only=True):
     judging: bool = False
     judge_error: str = ""
     studies: list[str] = []
+    corrections: list[str] = []
+    retracted: int = 0
+    unread: int = 0
     running: RunningLine | None = None
 
 
-def cell_line(cell: Cell, rounds: Sequence[RoundLine]) -> CellLine:
-    """Return a cell's figures from its rounds, of which those that count are taken."""
+def cell_line(
+    cell: Cell, rounds: Sequence[RoundLine], estimate: Estimate | None = None
+) -> CellLine:
+    """Return a cell's figures from its rounds, of which those that count are taken.
+
+    `estimate` is the steady rate where more is known of it than the rounds' rates.
+    """
     counted = [each for each in rounds if each.counts]
     steady = [r.steady_tok_per_s for r in counted if r.steady_tok_per_s is not None]
     batch = [r.batch_tok_per_s for r in counted if r.batch_tok_per_s is not None]
-    rate, classic = mean_estimate(steady), mean_estimate(batch)
+    if 2 * len(steady) < len(counted):
+        steady, estimate = [], None  # as in the report: most rounds have no window
+    rate, classic = estimate or mean_estimate(steady), mean_estimate(batch)
     shown = rate or classic
     return CellLine(
         cell=inert(cell.cell),

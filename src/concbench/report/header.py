@@ -96,7 +96,8 @@ def _origin(facts: TargetFacts) -> str:
 
 def instrument_line(cells: Sequence[CellResult]) -> tuple[str, ...]:
     """Return the parts of the line on the client's own error: the worst of the cells."""
-    instruments = [cell.instrument for cell in cells if cell.outcome == "measured"]
+    # A level without a round has no stamps: it must not pass for one of user stamps.
+    instruments = [c.instrument for c in cells if c.outcome == "measured" and c.rounds]
     if not instruments:
         return ()
     stamps = {instrument.stamp for instrument in instruments}

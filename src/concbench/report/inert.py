@@ -44,10 +44,19 @@ def _visible(char: str) -> str:
     """Return one character, or how it is written out."""
     if char.isspace():
         return " "
-    code, category = ord(char), unicodedata.category(char)
-    if category == "Cs":
-        return "\ufffd"
-    if category == "Cc":
+    return "\ufffd" if unicodedata.category(char) == "Cs" else _written(char)
+
+
+def shown(text: str) -> str:
+    """Return `text` with control and direction characters written out, its lines and tabs kept."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char in "\t\r\n" else _written(char) for char in text)
+
+
+def _written(char: str) -> str:
+    code = ord(char)
+    if unicodedata.category(char) == "Cc":
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code in _INVISIBLE else char
 
@@ -62,6 +71,18 @@ def without_credentials(url: str) -> str:
         return urlunsplit(parts._replace(netloc=f"{HIDDEN}@{host}"))
     except ValueError:
         return url.rpartition("@")[2]
+
+
+def without_option(argv: Sequence[str], option: str) -> list[str]:
+    """Return a command line without an option and its value."""
+    shown: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == option:
+            next(words, None)
+        elif not word.startswith(f"{option}="):
+            shown.append(word)
+    return shown
 
 
 def without_secrets(argv: Sequence[str]) -> list[str]:

@@ -54,10 +54,9 @@ def escaped(text: str) -> str:
 
 def _top(view: ReportView) -> list[str]:
     """Return corrections and an interruption, then the answer in one sentence."""
-    names = {"correction": "CORRECTION", "amended": "AMENDED", "interrupted": "INTERRUPTED"}
     said: list[str] = []
     for banner in view.banners:
-        said.append(f"> **{names[banner.kind]}** {escaped(banner.text)}")
+        said.append(f"> **{banner.kind.upper()}** {escaped(banner.text)}")
         said += [past_markdown(banner, old) for old in banner.was]
     return ["\n>\n".join(said), f"**{escaped(view.sentence)}**"]
 

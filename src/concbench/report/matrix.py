@@ -17,6 +17,7 @@ from concbench.analyse.matrix_model import (
     PredictedRow,
     SingleRow,
 )
+from concbench.analyse.overkv import CONSTANT_WITHIN
 from concbench.domain import Estimate
 from concbench.report import numbers
 from concbench.report.inert import inert
@@ -31,9 +32,16 @@ OVERLAP_NOTE = (
     "overlap = (N·T₁/T_N − 1)/(N − 1): 1 parallel, 0 no gain from concurrency, below 0 worse "
     "than one after another"
 )
+SCALE = "aggregate scale"
+SCALE_NOTE = (
+    "aggregate scale = aggregate ÷ that of N = 1: ramp and drain are in both, so it is not the "
+    "scale of the steady rates that stands with each series"
+)
 RATIO_NOTE = (
-    "elapsed and N are against the row of the level below, over the KV pool against the last row "
-    "inside: equal ratios mean that what does not fit only waits"
+    "elapsed ratio and N ratio are against the row of the level below, over the KV pool against "
+    "the last row inside: equal ratios mean that what does not fit only waits. throughput is "
+    f"constant where the aggregate is within {100 * CONSTANT_WITHIN:g} % of that row's, changed "
+    "where it is off by more than that and than the noise"
 )
 PREDICTED_NOTE = (
     "predicted = prefill × G ÷ (context + G), G output tokens a request; it leaves decode out, "
@@ -177,12 +185,20 @@ def _concurrency(rows: Sequence[ConcurrencyRow]) -> Iterable[PlainTable]:
         yield PlainTable(
             title=f"Concurrency on {lane_text(lane, link)}",
             headings=(
-                *("context", "N", "aggregate tok/s", "each", "scale", "overlap", "elapsed s"),
-                *("elapsed", "N", "throughput", "KV pool", "failed", "preempted", "waiting"),
+                *("context", "N", "aggregate tok/s", "each", SCALE, "overlap", "elapsed s"),
+                *(
+                    "elapsed ratio",
+                    "N ratio",
+                    "throughput",
+                    "KV pool",
+                    "failed",
+                    "preempted",
+                    "waiting",
+                ),
             ),
             rows=tuple(tuple(_level(row)) for row in members),
             notes=(
-                *((OVERLAP_NOTE, RATIO_NOTE) if len(members) > 1 else ()),
+                *((OVERLAP_NOTE, SCALE_NOTE, RATIO_NOTE) if len(members) > 1 else ()),
                 *fatal_notes(
                     (row.fatal, [_place(row)[0], f"N = {row.concurrency}"]) for row in members
                 ),

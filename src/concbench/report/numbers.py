@@ -73,10 +73,10 @@ def half_width(estimate: Estimate) -> float | None:
 
 
 def spread_of(estimate: Estimate) -> tuple[float, float] | None:
-    """Return the interval, or with too few rounds the range, or None."""
+    """Return the interval, or with too few rounds the range, or None: one round has neither."""
     if estimate.low is not None and estimate.high is not None:
         return estimate.low, estimate.high
-    return estimate.range
+    return None if estimate.n == 1 else estimate.range
 
 
 def estimate_number(estimate: Estimate | None) -> str:
@@ -93,7 +93,8 @@ def estimate_spread(estimate: Estimate | None) -> str:
         if not estimate.point:
             return f"± {fixed(width, decimals(0.0, width))}"
         return f"± {relative_width(100 * width / abs(estimate.point))}"
-    return "" if estimate.range is None else f"({span(*estimate.range)})"
+    bounds = spread_of(estimate)
+    return "" if bounds is None else f"({span(*bounds)})"
 
 
 def estimate_text(estimate: Estimate | None) -> str:

@@ -16,9 +16,15 @@ _OWN_NAME = "concbench"
 
 
 def command_lines(result: Result) -> tuple[str, ...]:
-    """Return one line a target and arrival mode; a plan's cells become single commands."""
+    """Return the command that was run where it started its servers or chose its levels itself.
+
+    Else one line a target and arrival mode, with what was found out about them.
+    """
     if result.command == "try":
         return (f"{_OWN_NAME} try",)
+    ran = (result.payload or {}).get("ran")
+    if ran:
+        return tuple(line for each in ran for line in _ran(each))
     if result.workload is None or not result.cells:
         return ()
     groups: dict[tuple[str, int], list[CellResult]] = {}
@@ -31,8 +37,45 @@ def command_lines(result: Result) -> tuple[str, ...]:
             words = [_OWN_NAME, head[0], _target(result, lane), *head[1:]]
             words += _options(result, lane, cells, prompt_tok)
             words += _asked(result.payload)
-            lines.append(inert(shlex.join(words), COMMAND_LIMIT))
+            lines.append(_line(words))
     return tuple(dict.fromkeys(lines))
+
+
+def _ran(entry: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a command as it was given, and where its plan is kept."""
+    words = [str(word) for word in entry["argv"]]
+    if not any(word.partition("=")[0] == "--seed" for word in words):
+        words += ["--seed", str(entry["seed"])]
+    plan = entry.get("plan")
+    kept = [f"# the plan as it was run: {inert(plan, COMMAND_LIMIT)}"] if plan else []
+    return [*kept, _line([_OWN_NAME, *words])]
+
+
+def _line(words: Sequence[str]) -> str:
+    """Return words as one line that a shell reads back as they are."""
+    return inert(" ".join(map(quoted, words)), COMMAND_LIMIT)
+
+
+def quoted(word: str) -> str:
+    """Return a word as a shell reads it; what must not be seen raw is escaped as bash does."""
+    plain = shlex.quote(word)
+    if inert(f".{plain}.", len(plain) + 2) == f".{plain}.":
+        return plain
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(char: str) -> str:
+    """Return one character inside `$'…'`."""
+    code = ord(char)
+    if char in "\\'":
+        return f"\\{char}"
+    if code < 0x80:
+        return char if char.isprintable() and char != " " else f"\\x{code:02x}"
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of the command line that is no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    if inert(f".{char}.") == f".{char}.":
+        return char
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _target(result: Result, lane: str) -> str:

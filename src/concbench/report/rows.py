@@ -12,9 +12,13 @@ from concbench.report.view import FOOTNOTE_MARKS, Column, Quantity, Row, Table
 from concbench.result import CellResult
 
 MAXIMUM_SHOWN = "too few requests for this percentile: the largest value is shown"
-NOT_TIMED = "not timed: no answer came, or the stream was buffered"
+NOT_TIMED = "not timed: no answer came"
+NO_ROUND = "not measured: no round of this level counts"
+NOT_STREAMED = "not timed: answers were not streamed"
+BUFFERED = "not timed: the stream was buffered, so no token has a time of its own"
 NO_AGREEMENT = "not comparable with the server: it counts nothing, or the counts do not balance"
 RANGES = "fewer than 3 rounds: brackets hold the range from least to greatest, not an interval"
+OPEN_AT_END = "not ended when the measurement did"
 BATCH_SCALE = "scale from the batch figures, for want of a steady one"
 Filled = tuple[Column, list[Quantity]]
 
@@ -25,8 +29,8 @@ def table_of(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> Table:
     filled = [
         *_throughput(ordered, doubts),
         *_per_request(ordered),
-        *_latency(ordered, "ttft", "TTFT", lambda cell: cell.client.ttft_ms),
-        *_latency(ordered, "e2e", "E2E", lambda cell: cell.client.e2e_ms),
+        *_latency(ordered, "ttft", "TTFT", lambda cell: cell.client.ttft_ms, doubts),
+        *_latency(ordered, "e2e", "E2E", lambda cell: cell.client.e2e_ms, doubts),
         *_relations(ordered, doubts),
         *_served(ordered),
     ]
@@ -73,7 +77,7 @@ def _footnotes(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
         (FOOTNOTE_MARKS[index % size] * (index // size + 1), note)
         for index, note in enumerate(notes)
     ]
-    if any(cell.is_range for row in rows for cell in row.cells):
+    if any(cell.is_range and cell.spread for row in rows for cell in row.cells):
         marked.append(("", RANGES))
     return tuple(marked)
 
@@ -93,7 +97,7 @@ def of_estimate(estimate: Estimate | None, unit: str, note: str | None = None) -
         numbers.estimate_number(estimate),
         numbers.estimate_spread(estimate),
         numbers.spread_of(estimate),
-        is_range=estimate.low is None and estimate.range is not None,
+        is_range=estimate.low is None and numbers.spread_of(estimate) is not None,
         note=note,
     )
 
@@ -152,7 +156,11 @@ def _bare(value: float | None, unit: str) -> Quantity:
 
 
 def _latency(
-    cells: Sequence[CellResult], key: str, name: str, get: Callable[[CellResult], Summary]
+    cells: Sequence[CellResult],
+    key: str,
+    name: str,
+    get: Callable[[CellResult], Summary],
+    doubts: Sequence[Doubt],
 ) -> list[Filled]:
     """Return p50 and p95 of a duration, all in one unit."""
     summaries = [get(cell) for cell in cells]
@@ -161,20 +169,37 @@ def _latency(
     return [
         (
             Column(f"{key}_{label}", f"{name} {unit}", label, unit, key),
-            [percentile(summary, label, unit) for summary in summaries],
+            [
+                percentile(summary, label, unit, _untimed(cell, doubts))
+                for cell, summary in zip(cells, summaries, strict=True)
+            ],
         )
         for label in ("p50", "p95")
     ]
 
 
-def percentile(summary: Summary, label: str, unit: str) -> Quantity:
+def _untimed(cell: CellResult, doubts: Sequence[Doubt]) -> str | None:
+    """Return why a cell may have no times; None where its outcome says it."""
+    if cell.outcome != "measured":
+        return None
+    if not cell.rounds:
+        return NO_ROUND
+    if not cell.requests.ok:
+        return NOT_TIMED
+    buffered = any(d.cell == cell.cell and d.code == "buffered_stream" for d in doubts)
+    return BUFFERED if buffered else NOT_STREAMED
+
+
+def percentile(
+    summary: Summary, label: str, unit: str, untimed: str | None = NOT_TIMED
+) -> Quantity:
     """Return a percentile with its order-statistic interval; the maximum where n is too small."""
     value = {"p50": summary.p50, "p95": summary.p95}[label]
     note = None
     if value is None and summary.max is not None:
         value, note = summary.max, MAXIMUM_SHOWN
     if value is None:
-        return missing(unit, NOT_TIMED)
+        return missing(unit, untimed)
     bounds = summary.ci.get(label) if note is None else None
     interval = None
     if bounds is not None:
@@ -204,16 +229,19 @@ def _overlap(overlap: float | None) -> Quantity:
 def _agreement(cell: CellResult) -> Quantity:
     """Return how far the client's rate is from the server's, with its sign."""
     if cell.agreement_pct is None:
-        return missing("%", NO_AGREEMENT if cell.outcome == "measured" else None)
+        return missing("%", NO_AGREEMENT if cell.outcome == "measured" and cell.rounds else None)
     return Quantity(cell.agreement_pct, "%", numbers.percent(cell.agreement_pct, signed=True))
 
 
 def _scale(cells: Sequence[CellResult], doubts: Sequence[Doubt]) -> list[Filled]:
-    """Return throughput against the smallest level that has one; none for an open loop."""
+    """Return throughput against the smallest level that has one; none for an open loop.
+
+    Nor for a single level: against itself it is 1 and says nothing.
+    """
     if any(cell.rate_rps is not None for cell in cells):
         return []
     usable = [cell for cell in cells if cell.client.output_tok_per_s is not None]
-    if not usable:
+    if len(usable) < 2:
         return []
     base = usable[0]
     label = "" if base.concurrency == 1 else f"vs N = {base.concurrency}"
@@ -251,8 +279,10 @@ def _served_of(cell: CellResult) -> Quantity:
     """Return served and sent requests of a cell, with the kinds of error as its note."""
     requests = cell.requests
     kinds = [f"{inert(kind, 60)} × {times:,}" for kind, times in sorted(requests.errors.items())]
+    said = [f"not served: {', '.join(kinds)}"] if kinds else []
     if requests.incomplete:
-        kinds.append(f"incomplete × {requests.incomplete:,}")
-    note = f"not served: {', '.join(kinds)}" if kinds else None
+        # Cut off by the client's own end, which is no fault of the server.
+        said.append(f"{requests.incomplete:,} {OPEN_AT_END}")
+    note = "; ".join(said) or None
     text = f"{requests.ok:,}/{requests.sent:,}"
     return Quantity(float(requests.ok), "requests", text, note=note)

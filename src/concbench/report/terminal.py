@@ -35,7 +35,12 @@ INDENT = 2
 GAP = "  "
 GROUP_GAP = "   "
 SEPARATOR = " · "
-BANNERS = {"correction": "CORRECTION", "amended": "AMENDED", "interrupted": "INTERRUPTED"}
+BANNERS = {
+    "correction": "CORRECTION",
+    "amended": "AMENDED",
+    "damaged": "DAMAGED",
+    "interrupted": "INTERRUPTED",
+}
 SIGNS = {"fatal": "✗ FATAL", "warning": "!", "note": "·"}
 STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 

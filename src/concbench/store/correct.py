@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from concbench.errors import UsageError
 from concbench.store.files import FolderLock, output_errors
@@ -65,14 +66,14 @@ def amend(folder: Path, supersedes_study: Path | str, why: str) -> None:
     old_folder = Path(supersedes_study)
     if not old_folder.exists() and _STUDY_ID.fullmatch(str(supersedes_study)):
         with _locked(folder) as new:
-            _append_amendment(new, str(supersedes_study), why)
+            _append_amendment(new, str(supersedes_study), None, why)
         return
     _require_two(open_study(folder), open_study(old_folder))
     with _locked(folder) as new, _locked(old_folder) as old:
         # The old study first: it is the one that must not be quoted any more.
         if not any(a["superseded_by"] == new.record.study for a in old.amendments()):
-            _append(old, superseded_by=new.record.study, why=why)
-        _append_amendment(new, old.record.study, why)
+            _append(old, superseded_by=new.record.study, why=why, data=_called(new))
+        _append_amendment(new, old.record.study, _called(old), why)
 
 
 def _require_two(new: StudyReader, old: StudyReader) -> None:
@@ -84,15 +85,22 @@ def _require_two(new: StudyReader, old: StudyReader) -> None:
         raise UsageError(f"{old.folder} supersedes {new.folder}: it cannot be both ways")
 
 
-def _append_amendment(new: StudyReader, old_study: str, why: str) -> None:
+def _called(study: StudyReader) -> dict[str, Any]:
+    """Return what people call a study: its id tells nobody where to look."""
+    return {"folder": study.folder.resolve().name}
+
+
+def _append_amendment(
+    new: StudyReader, old_study: str, called: dict[str, Any] | None, why: str
+) -> None:
     if new.record.study == old_study:
         raise UsageError(f"the study {new.folder} cannot supersede itself")
     if any(a["supersedes"] == old_study for a in new.amendments()):
         raise UsageError(f"{new.folder} supersedes study {old_study} already")
-    _append(new, supersedes=old_study, why=why)
+    _append(new, supersedes=old_study, why=why, data=called)
 
 
-def _append(reader: StudyReader, **fields: str) -> None:
+def _append(reader: StudyReader, **fields: Any) -> None:  # noqa: ANN401 - those of LogLine
     with output_errors(reader.folder):
         log = LogAppender(reader.folder, reader.record.study)
         try:

@@ -76,9 +76,9 @@ def open_study(folder: Path) -> StudyReader:
 class StudyReader:
     """A study at the moment when it was opened. Tables are loaded round by round, when asked for.
 
-    `lost` names rounds that are logged but gone, `recovered` rounds that are there but not
-    logged, `unreadable` maps rounds whose record is damaged to what is wrong; `damaged_lines`
-    counts lines of the log that are no events.
+    `lost` names rounds that are logged but gone, `unlogged` rounds that are there but not logged,
+    `recovered` these and those that a later process logged, `unreadable` maps rounds whose record
+    is damaged to what is wrong; `damaged_lines` counts lines of the log that are no events.
     """
 
     def __init__(self, folder: Path, record: StudyRecord) -> None:
@@ -86,18 +86,26 @@ class StudyReader:
         self.record = record
         log = read_log(folder, record.study)
         self.log: tuple[LogLine, ...] = log.lines
-        self.damaged_lines = log.damaged
+        # A line that is being written is torn at this moment, which is no damage.
+        writing = log.torn and log.damaged > 0 and is_locked(folder)
+        self.damaged_lines = log.damaged - writing
         self._rounds_folder = folder / ROUNDS_NAME
         self.unreadable: dict[str, str] = {}
         self._records = self._read_records()
         logged = list(dict.fromkeys(line.round for line in self.log if _is_recorded(line)))
         on_disk = self._records.keys() | self.unreadable.keys()
         self.lost = [name for name in logged if name is not None and name not in on_disk]
-        unlogged = [name for name in self._records if name not in set(logged)]
+        known_names = set(logged)
+        self.unlogged = [name for name in self._records if name not in known_names]
         crashed = {line.round for line in self.log if line.recovered}
-        self.recovered = sorted([*unlogged, *(name for name in self._records if name in crashed)])
+        self.recovered = sorted(
+            [*self.unlogged, *(name for name in self._records if name in crashed)]
+        )
         known = [name for name in logged if name in self._records]
-        self._order = [*known, *sorted(unlogged, key=lambda name: self._records[name].began_utc)]
+        self._order = [
+            *known,
+            *sorted(self.unlogged, key=lambda name: self._records[name].began_utc),
+        ]
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     def _read_records(self) -> dict[str, RoundRecord]:
@@ -225,13 +233,18 @@ class StudyReader:
         ]
 
     def amendments(self) -> list[dict[str, str | None]]:
-        """Return the amendments as `supersedes`, `superseded_by`, `why`, `at_utc`, oldest first."""
+        """Return the amendments, oldest first.
+
+        Each has `supersedes`, `superseded_by`, `why`, `at_utc`, and the other study's `folder`,
+        None where it was given by its id alone.
+        """
         return [
             {
                 "supersedes": line.supersedes,
                 "superseded_by": line.superseded_by,
                 "why": line.why,
                 "at_utc": line.utc,
+                "folder": (line.data or {}).get("folder"),
             }
             for line in self.log
             if line.event == "amended"

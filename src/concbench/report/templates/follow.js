@@ -41,14 +41,21 @@
     return line;
   };
 
+  // Six colours, and for each six series another shape and dash.
+  const SHAPES = ["M-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z", "M-3,-3h6v6h-6z", "M0,-4l4,7h-8z", "M0,-4l4,4l-4,4l-4,-4z", "M0,4l4,-7h-8z"];
+  const turn = (index) => Math.floor(index / 6) % SHAPES.length;
+  const styled = (index) => `s${index % 6} d${turn(index)}`;
+  const dot = (index, x, y, hollow) => drawn("path", { class: hollow ? "dot hollow" : "dot", d: SHAPES[turn(index)], transform: `translate(${x},${y})` });
+
   const plot = (cells) => {
     const known = cells.filter((cell) => cell.point !== null);
-    const names = [...new Set(known.map((cell) => cell.series))];
-    const levels = [...new Set(known.map((cell) => cell.level))].sort((a, b) => a - b);
+    const names = [...new Set(cells.map((cell) => cell.series))];
+    const levels = [...new Set(cells.map((cell) => cell.level))].sort((a, b) => a - b);
     const top = Math.max(1e-9, ...known.flatMap((cell) => [cell.point, ...cell.points])) * 1.05;
     const x = (level) => levels.length < 2 ? 380 : 70 + 620 * levels.indexOf(level) / (levels.length - 1);
-    const y = (value) => 260 - 240 * value / top;
-    const parts = [];
+    const y = (value) => 260 - 235 * value / top;
+    const load = cells.some((cell) => cell.label.startsWith("N")) ? "requests at once (N)" : "requests asked for a second";
+    const parts = [drawn("text", { x: 8, y: 14 }, "tok/s"), drawn("text", { x: 380, y: 297, "text-anchor": "middle" }, load)];
     const power = 10 ** Math.floor(Math.log10(top / 4));
     const step = power * [1, 2, 5, 10].find((factor) => power * factor * 5 >= top);
     for (let value = 0; value <= top; value += step) {
@@ -56,31 +63,40 @@
       parts.push(drawn("text", { x: 54, y: y(value) + 4, "text-anchor": "end" }, rate(value)));
     }
     for (const level of levels) {
-      parts.push(drawn("text", { x: x(level), y: 280, "text-anchor": "middle" }, String(level)));
+      parts.push(drawn("text", { x: x(level), y: 278, "text-anchor": "middle" }, String(level)));
+    }
+    for (const cell of cells.filter((one) => one.point === null)) {
+      const mark = drawn("text", { class: "gone", x: x(cell.level), y: 258, "text-anchor": "middle" }, "✗");
+      mark.append(drawn("title", {}, `${cell.series} ${cell.label}: no round counts`));
+      parts.push(mark);
     }
     names.forEach((name, index) => {
       const own = known.filter((cell) => cell.series === name).sort((a, b) => a.level - b.level);
-      const group = drawn("g", { class: "s" + index % 6 });
+      const group = drawn("g", { class: styled(index) });
       group.append(drawn("polyline", { class: "line", points: own.map((cell) => `${x(cell.level)},${y(cell.point)}`).join(" ") }));
       for (const cell of own) {
         for (const value of cell.points) {
-          group.append(drawn("circle", { class: cell.steady_known ? "dot" : "dot hollow", cx: x(cell.level), cy: y(value), r: 3 }));
+          group.append(dot(index, x(cell.level), y(value), !cell.steady_known));
         }
       }
       parts.push(group);
     });
     at("plot").replaceChildren(...parts);
     at("legend").replaceChildren(...names.map((name, index) => {
-      const line = node("span", undefined, "s" + index % 6);
-      line.append(node("i", "", "mark"), node("bdi", name));
+      const line = node("span", undefined, styled(index));
+      const mark = drawn("svg", { viewBox: "0 0 36 12", "aria-hidden": "true" });
+      mark.append(drawn("line", { class: "line", x1: 0, x2: 36, y1: 6, y2: 6 }), dot(index, 18, 6, false));
+      line.append(mark, node("bdi", name));
       return line;
     }));
   };
 
   const progress = (state) => {
     const of = state.planned === null ? `${state.done} rounds` : `${state.done} of ${state.planned} rounds`;
+    const gone = state.retracted ? ` · ${state.retracted} retracted` : "";
+    const unread = state.unread ? ` · ${state.unread} still to be read` : "";
     const left = state.state === "running" && state.left_s !== null ? ` · about ${span(state.left_s)} left` : "";
-    at("progress").textContent = `${state.state} · ${of}${left} · as of ${state.now_utc}`;
+    at("progress").textContent = `${state.state} · ${of}${gone}${unread}${left} · as of ${state.now_utc}`;
     at("bar").hidden = state.planned === null;
     if (state.planned !== null) {
       at("bar").max = Math.max(1, state.planned);
@@ -111,7 +127,7 @@
     at("sentence").textContent = found && found.sentence ? found.sentence
       : state.state === "running" ? "Measuring; no verdict yet" : "Judging what is on record";
     const notes = [];
-    if (found) notes.push(`Judged over ${found.rounds} rounds.`);
+    if (found) notes.push(`Judged over ${found.rounds} measured rounds.`);
     if (state.judging) notes.push("Being judged again.");
     if (state.judge_error) notes.push(`The last judgement failed: ${state.judge_error}`);
     at("judged").textContent = notes.join(" ");
@@ -133,6 +149,12 @@
   const show = (state) => {
     document.title = `${state.state}: ${state.name}`;
     at("kicker").textContent = [state.command, state.name, state.began_utc, ...state.lanes].join(" · ");
+    at("corrections").hidden = !state.corrections.length;
+    at("corrections").replaceChildren(...state.corrections.map((text) => {
+      const line = node("li");
+      line.append(node("bdi", text));
+      return line;
+    }));
     progress(state);
     running(state.running);
     judged(state);
@@ -169,12 +191,14 @@
   };
 
   const look = async () => {
+    let wait = EVERY_MS;
     try {
       const answer = await fetch("state.json" + query, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
       if (answer.status === 200) {
         tag = answer.headers.get("ETag") || "";
         const state = await answer.json();
         choices(state);
+        if (state.unread) wait = 50;
         if (state.state) show(state);
         else at("sentence").textContent = "Choose a study";
         lost("");
@@ -186,7 +210,7 @@
     } catch {
       lost("concbench watch no longer answers: it was ended, or this page is of an earlier run.");
     }
-    setTimeout(look, EVERY_MS);
+    setTimeout(look, wait);
   };
   look();
 })();

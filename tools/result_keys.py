@@ -72,7 +72,8 @@ RESULT: dict[str, dict[str, Key]] = {
         ),
         "payload": Key(
             "what the command tells beyond cells, such as `matrix`, `asked`, `gate`, `capacity`; "
-            "`ran`: `argv` and `seed` of a sweep, ab, find or spec, and where its `plan` is kept",
+            "`ran`: `argv` and `seed` of a sweep, ab, find or spec, and where its `plan` is kept; "
+            "`unfinished`: true where no end is on record (it was killed, or is running)",
             "the command tells nothing more",
         ),
     },

@@ -108,3 +108,17 @@ def test_a_long_study_is_shown_while_it_is_read(study, monkeypatch):
         assert (state.unread, len(state.cells)) == (0, 1)
     finally:
         follower.close()
+
+
+def test_a_study_without_an_end_says_so_above_everything(study, capsys):
+    assert "unfinished" not in (result_of(study).payload or {})
+    log = study / LOG_NAME
+    lines = log.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"finished"' not in line or '"round"' in line]
+    assert len(kept) == len(lines) - 1
+    log.write_text("".join(kept))
+    assert (result_of(study).payload or {})["unfinished"] is True
+    assert main(["report", str(study)]) == 0
+    assert capsys.readouterr().out.startswith("UNFINISHED  nothing says that it came to its end")
+    assert main(["report", str(study), "--md", "-"]) == 0
+    assert capsys.readouterr().out.startswith("> **UNFINISHED** nothing says")

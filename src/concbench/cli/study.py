@@ -202,6 +202,8 @@ def result_of(
     rejudge = (lambda names: result_of(folder, names)) if gone is None else None
     result = completed(result, reader, withdrawn, rejudge)
     _note_ran(result, reader)
+    if not (reader.finished or reader.interrupted):
+        result.payload = {**(result.payload or {}), "unfinished": True}
     return result
 
 

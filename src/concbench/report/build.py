@@ -76,6 +76,12 @@ def _banners(result: Result) -> tuple[Banner, ...]:
     if result.interrupted:
         text = "stopped before its end: what follows is what was measured until then"
         banners.append(Banner("interrupted", text))
+    elif (result.payload or {}).get("unfinished"):
+        text = (
+            "nothing says that it came to its end: it is still being measured, or was killed; what "
+            "follows is what was measured until then"
+        )
+        banners.append(Banner("unfinished", text))
     return tuple(banners)
 
 

@@ -159,8 +159,10 @@ _MEASURED = {
         "Make them alike, or accept the difference by name with --accept.",
     ),
     "lane_incomplete": Advice(
-        "The lane lacks flags that its recipe requires: it may be far slower than it could be.",
-        "Compare with the recipe (concbench lanes lint), start it properly, and measure again.",
+        "Something of the lane is missing: flags that its recipe requires, which may make it far "
+        "slower than it could be, or cells that its engine did not live through.",
+        "For flags compare with the recipe (concbench lanes lint) and start it properly; for an "
+        "engine that ended read its log, then measure again (a sweep: --retry-failed).",
     ),
     "throttled": Advice(
         "The hardware lowered its clocks for heat or power: later cells are the slower ones.",

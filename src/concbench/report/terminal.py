@@ -40,6 +40,7 @@ BANNERS = {
     "amended": "AMENDED",
     "damaged": "DAMAGED",
     "interrupted": "INTERRUPTED",
+    "unfinished": "UNFINISHED",
 }
 SIGNS = {"fatal": "✗ FATAL", "warning": "!", "note": "·"}
 STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}

@@ -161,7 +161,7 @@ class DoubtView:
 class Banner:
     """What stands above everything else. `was` are sentences that no longer hold."""
 
-    kind: Literal["correction", "amended", "damaged", "interrupted"]
+    kind: Literal["correction", "amended", "damaged", "interrupted", "unfinished"]
     text: str
     was: tuple[str, ...] = ()
 

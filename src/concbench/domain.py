@@ -52,6 +52,20 @@ class Estimate(Struct, frozen=True, kw_only=True):
     method: str
     range: tuple[float, float] | None = None
 
+    @property
+    def relative_half_width(self) -> float | None:
+        """Half the interval's width as a share of the point; None without an interval."""
+        if self.low is None or self.high is None or self.point == 0:
+            return None
+        return (self.high - self.low) / 2 / abs(self.point)
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The interval, or the range where there is none; None for a single observation."""
+        if self.low is not None and self.high is not None:
+            return self.low, self.high
+        return self.range if self.n > 1 else None
+
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A distribution: nearest-rank points and order-statistic intervals, None where n is small."""

@@ -43,9 +43,9 @@ def raw(reply: bytes | None):
 
 def test_get_and_post_carry_what_they_should():
     with serving(
-        {"/root/a": Reply(body=[1], headers={"X-Thing": "y"}), "/root/b": Reply(201)}
+        {"/base/a": Reply(body=[1], headers={"X-Thing": "y"}), "/base/b": Reply(201)}
     ) as s:
-        client = Http(s.url + "/root/", Access(api_key=KEY))
+        client = Http(s.url + "/base/", Access(api_key=KEY))
         answer = client.get("/a")
         assert (answer.status, answer.body, answer.headers["x-thing"]) == (200, b"[1]", "y")
         assert client.post_json("/b", {"a": 1}).status == 201

@@ -39,15 +39,8 @@ def change(a: Estimate | None, b: Estimate | None) -> Change | None:
     )
 
 
-def spread(estimate: Estimate) -> tuple[float, float] | None:
-    """Return the interval, or the range where there is none; None for a single observation."""
-    if estimate.low is not None and estimate.high is not None:
-        return estimate.low, estimate.high
-    return estimate.range if estimate.n > 1 else None
-
-
 def _overlap(a: Estimate, b: Estimate) -> bool | None:
-    first, second = spread(a), spread(b)
+    first, second = a.spread, b.spread
     if first is None or second is None:
         return None
     return first[0] <= second[1] and second[0] <= first[1]

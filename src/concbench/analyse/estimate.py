@@ -104,9 +104,7 @@ def widen(estimate: Estimate, relative_error: float, why: str) -> Estimate:
 
 def relative_half_width(estimate: Estimate | None) -> float | None:
     """Return half the interval's width as a share of the point; None without an interval."""
-    if estimate is None or estimate.low is None or estimate.high is None or estimate.point == 0:
-        return None
-    return (estimate.high - estimate.low) / 2 / abs(estimate.point)
+    return None if estimate is None else estimate.relative_half_width
 
 
 def summary(values: Iterable[float]) -> Summary:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from concbench.analyse.estimate import relative_half_width
 from concbench.domain import Estimate
 from concbench.result import CellResult
 
@@ -113,7 +112,7 @@ def _gain(points: Sequence[ScalePoint], cell: CellResult, figure: Estimate) -> f
 
 def surely_below(low: Estimate, high: Estimate, factor: float) -> bool:
     """Return whether two intervals show that a step brings less than a factor."""
-    below, above = relative_half_width(low), relative_half_width(high)
+    below, above = low.relative_half_width, high.relative_half_width
     if below is None or above is None or low.point <= 0:
         return False
     return high.point / low.point * (1 + math.hypot(below, above)) < factor

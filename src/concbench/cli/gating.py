@@ -9,7 +9,6 @@ from pathlib import Path
 
 from concbench.analyse.gate import Gated, parse_gate
 from concbench.analyse.unlike import ACCEPTABLE
-from concbench.analyse.verdict import DELTA
 from concbench.cli import options
 from concbench.errors import OutputUnusable, UsageError
 from concbench.plan.levels import parse_duration, parse_percent
@@ -40,6 +39,8 @@ def add_accept(parser: ArgumentParser) -> None:
 
 def add_ending(parser: ArgumentParser, most_pairs: int) -> None:
     """Add when a comparison ends, and the margin within which sides count as equal."""
+    from concbench.analyse.verdict import DELTA  # only for those who measure: it loads numpy
+
     group = parser.add_argument_group("when it ends")
     group.add_argument(
         "--pairs",

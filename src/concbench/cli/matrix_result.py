@@ -9,7 +9,7 @@ from concbench.analyse.matrix_against import Caveats
 from concbench.analyse.matrix_tables import is_matrix, matrix
 from concbench.analyse.unlike import unfair_names, unlike
 from concbench.cli.judging import COMPARING
-from concbench.cli.sweep_result import lanes_of, planned
+from concbench.cli.sweep_result import fatal_by_cell, lanes_of, planned
 from concbench.domain import to_builtins
 from concbench.result import LaneResult, Result
 from concbench.store.read import StudyReader
@@ -47,11 +47,6 @@ def add_matrix(result: Result, reader: StudyReader) -> None:
 
 def caveats_of(result: Result, controls: Sequence[Mapping[str, Any]]) -> Caveats:
     """Return what forbids to read a difference between the result's cells."""
-    fatal: dict[str, list[str]] = {cell.cell: [] for cell in result.cells}
-    for one in result.doubts:
-        if one.severity == "fatal":
-            for name in fatal if one.cell is None else {one.cell} & set(fatal):
-                fatal[name].append(one.code)
     links = {cell.cell: cell.link for cell in result.cells}
     drift = {(each["lane"], links.get(each["cell"])): each["drift_pct"] for each in controls}
     nothing = LaneResult()
@@ -64,4 +59,4 @@ def caveats_of(result: Result, controls: Sequence[Mapping[str, Any]]) -> Caveats
         more = (lane_a.extra, lane_b.extra, lane_a.flags, lane_b.flags)
         return unfair_names(unlike(facts_a, facts_b, *more))
 
-    return Caveats(fatal=fatal, drift_pct=drift, unlike=names)
+    return Caveats(fatal=fatal_by_cell(result), drift_pct=drift, unlike=names)

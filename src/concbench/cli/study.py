@@ -32,6 +32,7 @@ from concbench.errors import OutputUnusable
 from concbench.measure.payload import rate_payload
 from concbench.measure.watch import OnLook, Snapshot
 from concbench.observe.host import machine
+from concbench.plan.axes import MOST_SEED
 from concbench.plan.levels import parse_slo
 from concbench.report.html import write_html
 from concbench.report.inert import without_credentials, without_option, without_secrets
@@ -59,9 +60,6 @@ RAN = ("sweep", "ab", "find", "spec")
 
 SAID_EVERY_S = 0.9
 """How often it is said what is running: looks come each half second, so each second one."""
-
-LARGEST_SEED = 1 << 53
-"""Seeds stay below this so that every JSON reader keeps them whole."""
 
 
 @dataclass(slots=True)
@@ -104,7 +102,7 @@ def new_study(args: Namespace, name: str, plan: Mapping[str, Any]) -> Iterator[O
     SIGTERM is turned into KeyboardInterrupt, so that everything is stopped in order.
     """
     folder = args.out or Path("studies") / f"{folder_stamp()}-{name}"
-    seed = secrets.randbelow(LARGEST_SEED) if args.seed is None else args.seed
+    seed = secrets.randbelow(MOST_SEED + 1) if args.seed is None else args.seed
     existed = folder.exists()
     signal.signal(signal.SIGTERM, terminate)
     facts = machine(__version__)

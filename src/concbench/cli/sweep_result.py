@@ -13,6 +13,7 @@ from concbench.analyse.overkv import Demand, sweep_cells
 from concbench.analyse.severity import doubt
 from concbench.domain import Cell, Doubt
 from concbench.measure.sweep_state import CEILING_NOTE, CRASHES, listed_cells, standing_of
+from concbench.report.headline import fatal_codes
 from concbench.result import CellResult, Result
 from concbench.store.read import RoundInfo, StudyReader
 
@@ -45,7 +46,7 @@ def add_sweep(result: Result, reader: StudyReader) -> None:
     result.cells.sort(key=lambda cell: _place(cell, lanes))
     result.doubts.sort(key=lambda one: _RANK[one.severity])
     payload = {
-        "cells": sweep_cells(result.cells, demands, state.took_s, _doubted(result)),
+        "cells": sweep_cells(result.cells, demands, state.took_s, fatal_by_cell(result)),
         "controls": list(_controls(reader, found)),
         "ceilings": reader.notes(CEILING_NOTE),
         "failures": [
@@ -80,10 +81,11 @@ def lanes_of(reader: StudyReader, measured: Iterable[str]) -> list[str]:
     return sorted(seen, key=lambda lane: place.get(family(lane), len(place)))
 
 
-def _doubted(result: Result) -> set[str]:
-    """Return the cells on which a fatal doubt stands."""
-    fatal = {one.cell for one in result.doubts if one.severity == "fatal"}
-    return {cell.cell for cell in result.cells if None in fatal or cell.cell in fatal}
+def fatal_by_cell(result: Result) -> dict[str, list[str]]:
+    """Return the codes of the fatal doubts that stand on each cell that has any."""
+    fatal = [one for one in result.doubts if one.severity == "fatal"]
+    found = {cell.cell: fatal_codes(cell, fatal) for cell in result.cells}
+    return {name: codes for name, codes in found.items() if codes}
 
 
 def _place(cell: CellResult, lanes: Sequence[str]) -> tuple[int, str, str, int, int]:

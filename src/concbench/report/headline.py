@@ -92,9 +92,7 @@ def _same_window(cell: CellResult, steady: Estimate, server: Estimate) -> bool:
 
 def relative_error(estimate: Estimate) -> float:
     """Return the relative half-width of an estimate, 0 where no interval is known."""
-    if estimate.low is None or estimate.high is None or not estimate.point:
-        return 0.0
-    return (estimate.high - estimate.low) / (2 * abs(estimate.point))
+    return estimate.relative_half_width or 0.0
 
 
 @dataclass(frozen=True, slots=True)

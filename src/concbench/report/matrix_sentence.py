@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from concbench.analyse.change import change
 from concbench.analyse.matrix_model import AgainstRow, ConcurrencyRow, Matrix
 from concbench.domain import Estimate
 from concbench.report.inert import inert
@@ -82,6 +81,9 @@ def _highest(rows: Sequence[ConcurrencyRow]) -> str:
 
 def _may_be_as_high(rate: Estimate, best: Estimate) -> bool:
     """Return whether the noise leaves that open; where it is unknown, whether both spreads meet."""
+    # Its quantiles cost a tenth of a second to load, which a report of one lane does not owe.
+    from concbench.analyse.change import change
+
     found = change(best, rate)
     if found is None:
         return False

@@ -12,6 +12,7 @@ import numpy as np
 from concbench.analyse.counters import GENERATED, between, points
 from concbench.analyse.evidence import Evidence
 from concbench.analyse.flight import count_at_once
+from concbench.analyse.openloop import GIVEN_UP
 from concbench.analyse.severity import doubt
 from concbench.analyse.streams import Stream, icl_ns
 from concbench.domain import Doubt, RequestRecord, Round
@@ -21,9 +22,6 @@ STALL_NS = 10_000_000_000
 STALL_GAPS = 10
 TOGETHER_NS = 50_000_000
 MIN_STALL_NS = 1_000_000_000
-
-CUT = ("timeout", "inactive")
-"""Errors of requests that the client gave up: too long in all, too long without a byte."""
 
 _CONTEXT = re.compile(r"context|max_model_len|maximum.{0,20}(length|tokens)|too (long|many tokens)")
 
@@ -73,7 +71,7 @@ def broke_off_together(records: Sequence[RequestRecord]) -> int:
     """
     ends: dict[str, list[int]] = {}
     for record in records:
-        if record.events and record.end_ns is not None and record.error not in (None, *CUT):
+        if record.events and record.end_ns is not None and record.error not in (None, *GIVEN_UP):
             ends.setdefault(f"{record.error}: {record.error_detail}", []).append(record.end_ns)
     most = 0
     for times in map(sorted, ends.values()):
@@ -274,7 +272,7 @@ def _suspects(streams: Sequence[Stream]) -> list[Stream]:
 
 
 def _is_cut(stream: Stream) -> bool:
-    return stream.record.outcome != "ok" and stream.record.error in (*CUT, "stalled")
+    return stream.record.outcome != "ok" and stream.record.error in (*GIVEN_UP, "stalled")
 
 
 def _generated_meanwhile(round_: Round, start_ns: int, end_ns: int) -> bool:
@@ -298,7 +296,7 @@ def _stall_limit(stream: Stream) -> int:
 def _mute_ns(round_: Round, streams: Sequence[Stream]) -> int:
     """How long a round was silent in which everything timed out before the first byte."""
     records = [stream.record for stream in streams]
-    if not records or not all(r.error in CUT and r.first_byte_ns is None for r in records):
+    if not records or not all(r.error in GIVEN_UP and r.first_byte_ns is None for r in records):
         return 0
     waits = [(r.end_ns or round_.end_ns) - r.sent_ns for r in records if r.sent_ns is not None]
     return max(waits, default=0)

@@ -26,7 +26,8 @@ MIN_ARRIVALS = 20
 MAX_CUT_SHARE = 0.75
 
 GIVEN_UP = ("timeout", "inactive")
-"""Errors of requests that the client stopped waiting for: the server still owed an answer."""
+"""Errors of requests that the client gave up (too long in all, too long without a byte): the
+server still owed an answer."""
 
 OPEN = frozenset({"constant", "poisson", "trace"})
 """Arrivals that do not wait for answers."""

@@ -48,7 +48,7 @@ def _ascending(words: Sequence[str]) -> Sequence[str]:
     """Return the words by the numbers that they are; as they came where one is no number."""
     if not all(_LEVEL.fullmatch(word) for word in words):
         return words
-    return sorted(words, key=lambda word: float(word.replace(",", "")))
+    return sorted(words, key=_number)
 
 
 def _ranged(words: Sequence[str], group: Sequence[str]) -> str:
@@ -60,10 +60,10 @@ def _ranged(words: Sequence[str], group: Sequence[str]) -> str:
 
 
 def _span(numbers: Sequence[str]) -> str:
-    ordered = sorted(numbers, key=lambda text: float(text.replace(",", "")))
+    ordered = sorted(numbers, key=_number)
     first, last = ordered[0], ordered[-1]
-    return (
-        first
-        if float(first.replace(",", "")) == float(last.replace(",", ""))
-        else (f"{first}–{last}")
-    )
+    return first if _number(first) == _number(last) else f"{first}–{last}"
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))

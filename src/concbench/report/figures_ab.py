@@ -19,14 +19,12 @@ from concbench.report.figure import (
 from concbench.report.figure_axes import is_wide, level_axis
 from concbench.report.inert import inert
 from concbench.report.numbers import ratio_estimate
-from concbench.report.verdicts import METRICS, metric_label
+from concbench.report.verdicts import METRICS, NO_VERDICT, metric_label
 from concbench.result import Result, VerdictResult
 
 Crossings = Sequence[Mapping[str, Any]]
 Doubts = Mapping[str, Sequence[str]]
 """The codes of the doubts of each cell, more than notes."""
-
-NO_VERDICT = ("drifted", "not_comparable", "invalid")
 
 
 def ratio_figure(result: Result) -> Figure | None:

@@ -34,7 +34,7 @@ _ORDER = (
     "not_comparable",
     "invalid",
 )
-_NO_VERDICT = ("drifted", "not_comparable", "invalid")
+NO_VERDICT = ("drifted", "not_comparable", "invalid")
 Group = tuple[str, str, str, int]
 Level = Callable[[VerdictResult], int]
 
@@ -72,7 +72,7 @@ def _headline_first(
 ) -> Callable[[tuple[Group, object]], tuple[bool, int]]:
     """Return the key that sorts groups by their metric."""
     told = {
-        key[0] for key, rows in groups.items() if any(r.verdict not in _NO_VERDICT for r in rows)
+        key[0] for key, rows in groups.items() if any(r.verdict not in NO_VERDICT for r in rows)
     }
     places = {name: place for place, name in enumerate(METRICS)}
 
@@ -266,7 +266,7 @@ def _qualifiers(rows: Sequence[VerdictResult]) -> str:
         inert(name, _NAME_LIMIT) + (" (accepted)" if name in accepted else "") for name in unlike
     )
     said = f" Unlike: {names}." if names else ""
-    if any(row.provisional for row in rows if row.verdict not in _NO_VERDICT):
+    if any(row.provisional for row in rows if row.verdict not in NO_VERDICT):
         said += " Provisional: one start of a server."
     if any(row.adjusted == "holm" for row in rows):
         said += " Adjusted for several levels (Holm)."

@@ -22,11 +22,16 @@ from concbench.domain import Estimate
 from concbench.report import numbers
 from concbench.report.inert import inert
 from concbench.report.matrix_sides import TOO_FEW, against_tables, change_text
-from concbench.report.matrix_text import context_text, fatal_notes, lane_text, marked
+from concbench.report.matrix_text import (
+    NO_DIFFERENCE,
+    context_text,
+    fatal_notes,
+    lane_text,
+    marked,
+)
 from concbench.report.numbers import MISSING, TIMES
 from concbench.report.view import PlainTable
 
-NOT_APART = "not told apart"
 UNKNOWN = "noise unknown"
 OVERLAP_NOTE = (
     "overlap = (N·T₁/T_N − 1)/(N − 1): 1 parallel, 0 no gain from concurrency, below 0 worse "
@@ -48,7 +53,7 @@ PREDICTED_NOTE = (
     "so it holds at long context (at least 16 times the answer)"
 )
 CHANGE_NOTE = (
-    "with the 95 % interval of the change; not told apart: it holds 0, which does not show that "
+    f"with the 95 % interval of the change; {NO_DIFFERENCE}: it holds 0, which does not show that "
     f"both are equal; noise unknown: {TOO_FEW}"
 )
 RATIO_PREFILL_NOTE = "‡ prompt ÷ TTFT: the first step and the network are in it"
@@ -173,7 +178,7 @@ def _difference(found: Change | None) -> str:
     text = change_text(found)
     if found.exceeds_noise is None:
         return f"{text} ({UNKNOWN})"
-    return text if found.exceeds_noise else f"{text} ({NOT_APART})"
+    return text if found.exceeds_noise else f"{text} ({NO_DIFFERENCE})"
 
 
 def _concurrency(rows: Sequence[ConcurrencyRow]) -> Iterable[PlainTable]:

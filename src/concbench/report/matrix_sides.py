@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from concbench.analyse.matrix_model import AgainstRow, Change, Unlike
 from concbench.report import numbers
 from concbench.report.inert import inert
-from concbench.report.matrix_text import FATAL, context_text
+from concbench.report.matrix_text import FATAL, NO_DIFFERENCE, context_text
 from concbench.report.numbers import MISSING
 from concbench.report.view import PlainTable
 
@@ -18,7 +18,7 @@ _METRICS = {
     "aggregate_tok_per_s": "aggregate tok/s",
 }
 TOO_FEW = "fewer than 3 rounds on a side, or too few requests for a median's interval"
-READINGS = {"within": "not told apart"}
+READINGS = {"within": NO_DIFFERENCE}
 """How a reading is written, where not as it is."""
 
 CHANCE = "each at 95 %: of figures that do not differ about 1 in 20 is beyond by chance"

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from concbench.report.inert import inert
 
 FATAL = "✗"
+NO_DIFFERENCE = "no difference seen"
+"""Of a change whose interval holds 0: which does not show that both are equal."""
 
 
 def context_text(label: str, tokens: int) -> str:

@@ -41,7 +41,9 @@ def test_it_ends_when_the_interval_is_reached_and_the_rate_is_the_true_one(
     assert cell["steady"]["running"]["max"] == 6
     assert cell["steady"]["running"]["mean"] == pytest.approx(6, abs=0.3)
     requests = cell["requests"]
-    assert requests["incomplete"] == 6
+    # The end may come between an answer and the next request of one of the six.
+    assert requests["incomplete"] in (5, 6)
+    assert requests["sent"] == requests["ok"] + requests["incomplete"]
     assert requests["failed"] == 0
     assert cell["client"]["e2e_ms"]["n"] == requests["ok"] - 6
     assert cell["server"]["source"] == "metrics"

@@ -9,12 +9,13 @@ import pytest
 
 from concbench.store.interrupts import QUERY_INTERRUPTED, interrupts
 
+# One thread, as studies have it: with several the database now and then looks for no signal.
 LONG_QUERY = """
 import os, signal, threading
 import duckdb
 from concbench.store.interrupts import interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
-connection = duckdb.connect()
+connection = duckdb.connect(config={"threads": 1})
 threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
 try:
     with interrupts():
